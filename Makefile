@@ -1,0 +1,49 @@
+# leat: every target runs on a machine with Go and make; `interop` also wants Java 17, Maven, gcc and kcat.
+GO      ?= go
+BIN     := bin/leat
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+LDFLAGS := -s -w -X main.version=$(VERSION)
+DATA    ?= ./data
+ARGS    ?=
+FUZZTIME ?= 10s
+
+.PHONY: build run test check race fuzz bench interop clean help
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-10s %s\n", $$1, $$2}' Makefile
+
+build: ## build bin/leat
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN) ./cmd/leat
+
+run: build ## serve Kafka clients on localhost:9092 with the data under ./data
+	./$(BIN) serve --data-dir $(DATA) $(ARGS)
+
+test: ## everything that needs Go alone, under five minutes on two cores
+	$(GO) test ./...
+
+check: ## gofmt, vet, staticcheck, the layer test, a compile for darwin/arm64 and windows/amd64
+	@files=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$files" ]; then echo "gofmt -w these:"; echo "$$files"; exit 1; fi
+	$(GO) vet ./...
+	$(GO) tool staticcheck ./...
+	$(GO) test ./internal/arch
+	GOOS=darwin GOARCH=arm64 CGO_ENABLED=0 $(GO) vet ./...
+	GOOS=windows GOARCH=amd64 CGO_ENABLED=0 $(GO) vet ./...
+	cd interop && $(GO) vet ./...
+
+race: ## the tests under the race detector, invariants on
+	$(GO) test -race ./...
+
+fuzz: ## every fuzz target for FUZZTIME (default 10s)
+	@set -e; for pkg in $$($(GO) list ./...); do \
+	  for target in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
+	    echo "fuzz $$pkg $$target"; $(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$pkg; \
+	  done; done
+
+bench: ## the benchmark table: records/s, MB/s, CPU per GB, allocations
+	$(GO) test -run '^$$' -bench . -benchmem ./bench
+
+interop: build ## foreign clients, real Kafka, the differential suite
+	cd interop && $(GO) test -count=1 -timeout 25m ./...
+
+clean: ## remove what build made; data stays
+	rm -rf bin
