@@ -1,0 +1,67 @@
+package config
+
+// Broker is the broker's own configuration, typed. A field carries the words of its key, units last; see the key's Doc for its meaning.
+// A Broker is a value taken from a Set at one moment: read only, safe to share.
+type Broker struct {
+	NodeID  int32  // node.id
+	Rack    string // broker.rack; "" = none
+	LogDirs []string
+
+	Listeners           []Listener
+	AdvertisedListeners []Listener // empty: every client is told the address it reached us by
+
+	// Network.
+	NetworkDriver            string // auto, epoll or net
+	NetworkLoops             int    // 0 = chosen from the CPU count
+	SocketListenBacklog      int
+	SocketRequestMaxBytes    int   // largest frame once a connection may send requests
+	QueuedMaxRequestBytes    int64 // bytes of requests read and not yet answered, all connections
+	MaxConnections           int
+	MaxConnectionsPerIP      int
+	ConnectionsMaxIdleMs     int64
+	ConnectionMaxInFlight    int // requests of one connection read and not yet answered
+	RequestWorkers           int // 0 = chosen from the CPU count; requests that may wait or write metadata
+	DiskWorkers              int // 0 = chosen from the CPU count; cold reads
+	AppendWorkers            int // 0 = chosen from the CPU count; partition appends
+	RecoveryThreadsPerLogDir int
+
+	// Topics.
+	AutoCreateTopics         bool
+	DeleteTopics             bool
+	NumPartitions            int32
+	DefaultReplicationFactor int16
+	TopicDefaults            Topic // what a topic without overrides has
+
+	// Reading.
+	FetchMaxBytes          int
+	FetchSessionCacheSlots int
+	MaxPartitionsPerAnswer int // max.request.partition.size.limit
+
+	// The log.
+	LogSyncMethod                 string // auto, fdatasync or syncfs
+	RetentionCheckIntervalMs      int64
+	FlushSchedulerIntervalMs      int64 // how often time based flushes are looked for; only matters for write.caching topics
+	RecoveryPointCheckpointMs     int64 // log.flush.offset.checkpoint.interval.ms
+	LogStartCheckpointMs          int64 // log.flush.start.offset.checkpoint.interval.ms
+	HighWatermarkCheckpointMs     int64
+	ProducerIDExpirationMs        int64
+	MetadataSnapshotMaxNewBytes   int64 // metadata.log.max.record.bytes.between.snapshots
+	MetadataSnapshotMaxIntervalMs int64
+	MetadataSegmentBytes          int
+
+	// Groups.
+	OffsetsTopicPartitions          int32
+	OffsetsTopicReplicationFactor   int16
+	OffsetsTopicSegmentBytes        int
+	OffsetsRetentionMs              int64
+	OffsetsRetentionCheckIntervalMs int64
+	OffsetMetadataMaxBytes          int
+}
+
+// Listener is one address the broker listens on, or tells clients to use.
+type Listener struct {
+	Name     string // upper case
+	Protocol string // PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL
+	Host     string // no brackets; "" = every address of the machine
+	Port     int    // 0 = the kernel chooses
+}
