@@ -1,0 +1,112 @@
+package protocol
+
+import "encoding/binary"
+
+// reader walks over the primitive types of the protocol. It never allocates and never panics: past the end, or at an impossible length, bad is
+// set and everything reads as zero. Returned slices alias the input.
+type reader struct {
+	b   []byte
+	bad bool
+}
+
+func (r *reader) fail() {
+	r.bad = true
+	r.b = nil
+}
+
+// span takes n bytes.
+func (r *reader) span(n int) []byte {
+	if n < 0 || n > len(r.b) {
+		r.fail()
+		return nil
+	}
+	s := r.b[:n:n]
+	r.b = r.b[n:]
+	return s
+}
+
+func (r *reader) int16() int16 {
+	if s := r.span(2); s != nil {
+		return int16(binary.BigEndian.Uint16(s))
+	}
+	return 0
+}
+
+func (r *reader) int32() int32 {
+	if s := r.span(4); s != nil {
+		return int32(binary.BigEndian.Uint32(s))
+	}
+	return 0
+}
+
+// uvarint reads an unsigned varint of at most 32 bits.
+func (r *reader) uvarint() uint32 {
+	var v uint64
+	for i := 0; i < len(r.b) && i < 5; i++ {
+		c := r.b[i]
+		v |= uint64(c&0x7f) << (7 * i)
+		if c < 0x80 {
+			if v > 1<<32-1 {
+				break
+			}
+			r.b = r.b[i+1:]
+			return uint32(v)
+		}
+	}
+	r.fail()
+	return 0
+}
+
+// shortString reads a nullable string with a 2-byte length; every negative length is null.
+func (r *reader) shortString() (s []byte, null bool) {
+	n := r.int16()
+	if n < 0 {
+		return nil, true
+	}
+	return r.span(int(n)), false
+}
+
+// compact reads a compact length: the length plus one, 0 for null (-1 here).
+func (r *reader) compact() int {
+	return int(r.uvarint()) - 1
+}
+
+// str reads a nullable string, compact or not.
+func (r *reader) str(flexible bool) (s []byte, null bool) {
+	if !flexible {
+		return r.shortString()
+	}
+	n := r.compact()
+	if n < 0 {
+		return nil, true
+	}
+	return r.span(n), false
+}
+
+// bytes reads nullable bytes, compact or not.
+func (r *reader) bytes(flexible bool) (s []byte, null bool) {
+	n := r.length(flexible)
+	if n < 0 {
+		return nil, true
+	}
+	return r.span(n), false
+}
+
+// length reads the length of bytes or of an array; negative is null.
+func (r *reader) length(flexible bool) int {
+	if flexible {
+		return r.compact()
+	}
+	return int(r.int32())
+}
+
+// skipTags passes over tagged fields, known or not, in any order.
+func (r *reader) skipTags() (n, size int) {
+	count := r.uvarint()
+	for ; count > 0 && !r.bad; count-- {
+		r.uvarint() // the tag
+		size += len(r.span(int(r.uvarint())))
+		n++
+	}
+	return n, size
+}
