@@ -1,0 +1,148 @@
+package netio
+
+import (
+	"math/bits"
+	"sync"
+	"sync/atomic"
+
+	"github.com/leatmq/leat/internal/invariant"
+)
+
+// Frame is a pooled, reference counted buffer. Request frames arrive with one reference; NewFrame makes others, for
+// building responses. The last Release gives the memory to the pool: nobody may read B after giving up a reference.
+type Frame struct {
+	// B is the content. It may be resliced or grown by append by the only owner.
+	B []byte
+
+	refs    atomic.Int32
+	charged atomic.Int64 // bytes counted in account
+	account *account     // nil for frames that are not requests
+}
+
+// account counts the memory of a server's request frames. below runs when the sum falls to the limit or under it again.
+type account struct {
+	bytes atomic.Int64
+	limit int64
+	below func()
+}
+
+func (a *account) add(n int64) { a.bytes.Add(n) }
+
+func (a *account) sub(n int64) {
+	after := a.bytes.Add(-n)
+	if after <= a.limit && after+n > a.limit {
+		a.below()
+	}
+}
+
+func (a *account) full() bool { return a.bytes.Load() > a.limit }
+
+// Size classes: four per doubling, so that at most a fifth of a buffer is wasted on a message just over a power of two.
+const (
+	minClassBits = 8  // 256 B
+	maxClassBits = 23 // 8 MiB; larger buffers are left to the garbage collector
+	classCount   = (maxClassBits-minClassBits)*4 + 1
+)
+
+var framePools [classCount]sync.Pool
+
+func classSize(class int) int {
+	return (4 + class&3) << (minClassBits - 2 + class>>2)
+}
+
+// classFor is the smallest class of at least n bytes; classCount if there is none.
+func classFor(n int) int {
+	if n <= 1<<minClassBits {
+		return 0
+	}
+	// n-1 has its highest bit at shift+2; the two bits below choose the quarter.
+	shift := bits.Len(uint(n-1)) - 3
+	return min((shift-(minClassBits-2))<<2+((n-1)>>shift)&3+1, classCount)
+}
+
+// classOf is the largest class a buffer of this capacity can serve; -1 if there is none.
+func classOf(capacity int) int {
+	class := classFor(capacity)
+	if class == classCount || classSize(class) > capacity {
+		class--
+	}
+	if class == classCount-1 && capacity > classSize(class) {
+		return -1
+	}
+	return class
+}
+
+// NewFrame returns a buffer of n bytes with one reference. Its content is undefined.
+func NewFrame(n int) *Frame {
+	class := classFor(n)
+	var f *Frame
+	if class == classCount {
+		f = &Frame{B: make([]byte, n)}
+	} else if p, _ := framePools[class].Get().(*Frame); p != nil {
+		f = p
+		f.B = f.B[:n]
+	} else {
+		f = &Frame{B: make([]byte, n, classSize(class))}
+	}
+	f.refs.Store(1)
+	return f
+}
+
+// charge counts the frame's memory in a until the last Release.
+func (f *Frame) charge(a *account) {
+	n := int64(cap(f.B))
+	f.account = a
+	f.charged.Store(n)
+	a.add(n)
+}
+
+func (f *Frame) uncharge() {
+	if n := f.charged.Swap(0); n != 0 {
+		f.account.sub(n)
+	}
+}
+
+// Retain adds a reference. The caller must have one.
+func (f *Frame) Retain() {
+	n := f.refs.Add(1)
+	invariant.Must(n > 1, "netio: Frame retained after its last release")
+}
+
+// Release gives up a reference; with the last one the buffer returns to the pool.
+func (f *Frame) Release() {
+	n := f.refs.Add(-1)
+	if n > 0 {
+		return
+	}
+	invariant.Must(n == 0, "netio: Frame released %d times too often", -n)
+	f.uncharge()
+	if invariant.Enabled {
+		poison(f.B)
+		return
+	}
+	f.recycle()
+}
+
+// abandon takes the frame out of the account without ever giving its memory to the pool: after a panic nobody knows who
+// still reads it.
+func (f *Frame) abandon() {
+	f.refs.Add(1 << 30)
+	f.uncharge()
+}
+
+func (f *Frame) recycle() {
+	class := classOf(cap(f.B))
+	if class < 0 {
+		return
+	}
+	f.account = nil
+	framePools[class].Put(f)
+}
+
+// poison makes a read after release visible.
+func poison(b []byte) {
+	b = b[:cap(b)]
+	for i := range b {
+		b[i] = 0xDB
+	}
+}
