@@ -88,7 +88,9 @@ func (b Batch) BatchLength() int32 { return int32(binary.BigEndian.Uint32(b[offB
 func (b Batch) SizeInBytes() int { return int(b.BatchLength()) + LogOverhead }
 
 // PartitionLeaderEpoch is the epoch of the leader that appended the batch.
-func (b Batch) PartitionLeaderEpoch() int32 { return int32(binary.BigEndian.Uint32(b[offLeaderEpoch:])) }
+func (b Batch) PartitionLeaderEpoch() int32 {
+	return int32(binary.BigEndian.Uint32(b[offLeaderEpoch:]))
+}
 
 // Magic is the format version.
 func (b Batch) Magic() int8 { return int8(b[offMagic]) }

@@ -1,0 +1,302 @@
+package record
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/s2"
+	"github.com/klauspost/compress/zstd"
+	"github.com/pierrec/lz4/v4"
+)
+
+// DefaultInflateLimit bounds what a batch may inflate to where nobody says otherwise. Batches are at most a few MiB, and the
+// best honest ratios (zeros) stay below it.
+const DefaultInflateLimit = 128 << 20
+
+// Decompress appends src, decompressed, to dst: at most limit bytes, else ErrInflate. Other errors are *Error: InvalidRecord when
+// src ends too early, Unknown when it is not what the codec writes.
+func Decompress(dst, src []byte, c Codec, limit int64) ([]byte, error) {
+	if c == None {
+		if int64(len(src)) > limit {
+			return dst, ErrInflate
+		}
+		return append(dst, src...), nil
+	}
+	s, err := openStream(c, src, limit)
+	if err != nil {
+		return dst, err
+	}
+	defer s.close()
+	return s.readAll(dst)
+}
+
+// inflater decodes one codec. open prepares for src, which must stay as it is until release.
+type inflater interface {
+	io.Reader
+	open(src []byte, limit int64) error
+	release()
+}
+
+var inflaters = [...]sync.Pool{
+	Gzip:   {New: func() any { return new(gzipInflater) }},
+	Snappy: {New: func() any { return new(snappyInflater) }},
+	LZ4:    {New: func() any { return newLZ4Inflater() }},
+	Zstd:   {New: func() any { return new(zstdInflater) }},
+}
+
+type gzipInflater struct {
+	in bytes.Reader
+	z  gzip.Reader
+}
+
+func (g *gzipInflater) open(src []byte, _ int64) error {
+	g.in.Reset(src)
+	return g.z.Reset(&g.in)
+}
+
+func (g *gzipInflater) Read(p []byte) (int, error) { return g.z.Read(p) }
+func (g *gzipInflater) release()                   { g.in.Reset(nil) }
+
+type lz4Inflater struct {
+	in bytes.Reader
+	z  *lz4.Reader
+}
+
+func newLZ4Inflater() *lz4Inflater { return &lz4Inflater{z: lz4.NewReader(nil)} }
+
+const lz4Magic = 0x184D2204
+
+var errLZ4Frame = errors.New("not an LZ4 frame")
+
+func (l *lz4Inflater) open(src []byte, _ int64) error {
+	if len(src) < 4 {
+		return io.ErrUnexpectedEOF
+	}
+	if binary.LittleEndian.Uint32(src) != lz4Magic {
+		return errLZ4Frame // the library would also read the legacy format, with its 8 MiB blocks
+	}
+	l.in.Reset(src)
+	l.z.Reset(&l.in)
+	return nil
+}
+
+func (l *lz4Inflater) Read(p []byte) (int, error) { return l.z.Read(p) }
+
+func (l *lz4Inflater) release() { l.in.Reset(nil) }
+
+// lz4BlocksLinked says whether the frame's blocks refer to each other, which Kafka's Java reader cannot decode.
+func lz4BlocksLinked(src []byte) bool {
+	const independent = 1 << 5
+	return len(src) > 4 && src[4]&independent == 0
+}
+
+// zstdWindowStreamed is the greatest window a pooled streaming decoder accepts: what RFC 8878 recommends to support. Its memory
+// is allocated from the frame's word alone, so frames that want more are decoded in one piece, where memory follows the output.
+const zstdWindowStreamed = 8 << 20
+
+// zstdWindowMax is the greatest window Java's decoder accepts.
+const zstdWindowMax = 128 << 20
+
+type zstdInflater struct {
+	in    bytes.Reader
+	z     *zstd.Decoder
+	whole *bytes.Reader // the output of a frame with a great window
+}
+
+func (d *zstdInflater) open(src []byte, limit int64) error {
+	var h zstd.Header
+	if err := h.Decode(src); err != nil {
+		return err
+	}
+	if h.WindowSize > zstdWindowStreamed || h.SingleSegment && h.FrameContentSize > zstdWindowStreamed {
+		return d.openWhole(src, limit)
+	}
+	if d.z == nil {
+		z, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
+			zstd.WithDecoderMaxWindow(zstdWindowStreamed), zstd.WithDecoderMaxMemory(zstdWindowStreamed))
+		if err != nil {
+			return err
+		}
+		d.z = z
+	}
+	d.in.Reset(src)
+	return d.z.Reset(&d.in)
+}
+
+func (d *zstdInflater) openWhole(src []byte, limit int64) error {
+	z, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
+		zstd.WithDecoderMaxWindow(zstdWindowMax), zstd.WithDecoderMaxMemory(uint64(max(limit, zstdWindowMax))))
+	if err != nil {
+		return err
+	}
+	defer z.Close()
+	out, err := z.DecodeAll(src, nil)
+	if err != nil {
+		return err
+	}
+	d.whole = bytes.NewReader(out)
+	return nil
+}
+
+func (d *zstdInflater) Read(p []byte) (int, error) {
+	if d.whole != nil {
+		return d.whole.Read(p)
+	}
+	return d.z.Read(p)
+}
+
+func (d *zstdInflater) release() {
+	d.whole = nil
+	d.in.Reset(nil)
+}
+
+// snappyInflater reads the framing of snappy-java, or one bare block.
+type snappyInflater struct {
+	src    []byte // not yet decoded
+	block  []byte // the buffer of the current block, kept
+	unread []byte // of block
+	limit  int64
+	bare   bool
+}
+
+// snappyBufferKept is the largest block buffer a pooled inflater keeps.
+const snappyBufferKept = 1 << 20
+
+var errSnappyRepeat = errors.New("copies with offset 0 are not in the snappy format")
+
+func (s *snappyInflater) open(src []byte, limit int64) error {
+	s.src, s.unread, s.limit, s.bare = src, nil, limit, false
+	if !bytes.HasPrefix(src, []byte(xerialMagic)) {
+		s.bare = true
+		return nil
+	}
+	if len(src) < xerialHeaderSize {
+		return io.ErrUnexpectedEOF
+	}
+	if compatible := binary.BigEndian.Uint32(src[len(xerialMagic)+4:]); compatible > xerialVersion {
+		return fmt.Errorf("snappy framing needs a reader of version %d", compatible)
+	}
+	s.src = src[xerialHeaderSize:]
+	return nil
+}
+
+func (s *snappyInflater) Read(p []byte) (int, error) {
+	for len(s.unread) == 0 {
+		if len(s.src) == 0 {
+			return 0, io.EOF
+		}
+		if err := s.next(); err != nil {
+			return 0, err
+		}
+	}
+	n := copy(p, s.unread)
+	s.unread = s.unread[n:]
+	return n, nil
+}
+
+// next decodes the next block.
+func (s *snappyInflater) next() error {
+	in := s.src
+	if !s.bare {
+		if len(in) < 4 {
+			return io.ErrUnexpectedEOF
+		}
+		n := binary.BigEndian.Uint32(in)
+		if uint64(n) > uint64(len(in)-4) {
+			return io.ErrUnexpectedEOF
+		}
+		in = in[4 : 4+n]
+		s.src = s.src[4+n:]
+	} else {
+		s.src = nil
+	}
+	if err := s.checkBlock(in); err != nil {
+		return err
+	}
+	block, err := s2.Decode(s.block[:cap(s.block)], in)
+	if err != nil {
+		return err
+	}
+	s.block, s.unread = block, block
+	return nil
+}
+
+// checkBlock refuses a block before memory is allocated for it: one that is larger than allowed or than its bytes can make it, and
+// one in the S2 dialect, which our decoder understands but consumers do not.
+func (s *snappyInflater) checkBlock(in []byte) error {
+	n, head := binary.Uvarint(in)
+	if head <= 0 {
+		return s2.ErrCorrupt
+	}
+	if n > uint64(max(s.limit, 0)) {
+		return ErrInflate
+	}
+	return walkSnappy(in[head:], n)
+}
+
+// walkSnappy checks that the elements of a block are whole, are snappy's, and make n bytes.
+func walkSnappy(p []byte, n uint64) error {
+	var made uint64
+	for len(p) > 0 {
+		tag := p[0]
+		used, length := 1, uint64(0)
+		switch tag & 3 {
+		case 0: // literal: the length is in the tag or in the 1..4 bytes after it
+			used, length = snappyLiteral(p)
+			if used == 0 || length > uint64(len(p)-used) {
+				return s2.ErrCorrupt
+			}
+			used += int(length)
+		case 1:
+			if len(p) < 2 {
+				return s2.ErrCorrupt
+			}
+			if tag&0xe0 == 0 && p[1] == 0 {
+				return errSnappyRepeat
+			}
+			used, length = 2, 4+uint64(tag>>2&7)
+		case 2:
+			used, length = 3, 1+uint64(tag>>2)
+		case 3:
+			used, length = 5, 1+uint64(tag>>2)
+		}
+		if used > len(p) {
+			return s2.ErrCorrupt
+		}
+		made += length
+		p = p[used:]
+	}
+	if made != n {
+		return s2.ErrCorrupt
+	}
+	return nil
+}
+
+// snappyLiteral returns the size of a literal's head and the literal's length; 0 when p is too short for the head.
+func snappyLiteral(p []byte) (head int, length uint64) {
+	x := uint64(p[0] >> 2)
+	if x < 60 {
+		return 1, x + 1
+	}
+	extra := int(x - 59)
+	if len(p) < 1+extra {
+		return 0, 0
+	}
+	x = 0
+	for i := extra; i > 0; i-- {
+		x = x<<8 | uint64(p[i])
+	}
+	return 1 + extra, x + 1
+}
+
+func (s *snappyInflater) release() {
+	s.src, s.unread = nil, nil
+	if cap(s.block) > snappyBufferKept {
+		s.block = nil
+	}
+}
