@@ -57,11 +57,3 @@ type Broker struct {
 	OffsetsRetentionCheckIntervalMs int64
 	OffsetMetadataMaxBytes          int
 }
-
-// Listener is one address the broker listens on, or tells clients to use.
-type Listener struct {
-	Name     string // upper case
-	Protocol string // PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL
-	Host     string // no brackets; "" = every address of the machine
-	Port     int    // 0 = the kernel chooses
-}

@@ -1,16 +1,30 @@
 package config
 
+import (
+	"slices"
+	"strings"
+)
+
 // Scope says what a key configures. The same name may exist in both scopes (min.insync.replicas): the broker's is the topic's default.
 type Scope uint8
 
+// The two scopes.
 const (
 	BrokerScope Scope = iota
 	TopicScope
 )
 
+func (s Scope) String() string {
+	if s == TopicScope {
+		return "topic"
+	}
+	return "broker"
+}
+
 // Type is a key's type, with the numbers of DescribeConfigs v3+.
 type Type uint8
 
+// Kafka's types.
 const (
 	Boolean  Type = 1
 	String   Type = 2
@@ -26,6 +40,7 @@ const (
 // Source is where a value comes from, weakest first: a later source wins over an earlier one.
 type Source uint8
 
+// The sources, weakest first.
 const (
 	Default        Source = iota
 	File                  // the file given with --config
@@ -35,26 +50,36 @@ const (
 	TopicOverride         // set on the topic
 )
 
+// String names the source as `leat config` shows it.
+func (s Source) String() string {
+	return [...]string{"default", "file", "flag", "dynamic default", "dynamic broker", "topic"}[s]
+}
+
+// KafkaCode is the number of the source in DescribeConfigs: file and flag are both its "static broker".
+func (s Source) KafkaCode() int8 {
+	return [...]int8{5, 4, 4, 3, 2, 1}[s]
+}
+
 // Key describes one configuration key.
 type Key struct {
 	Name      string
 	Scope     Scope
 	Type      Type
-	Default   string // as it would be written in a file; "" may also mean "not set": see Nullable
-	Nullable  bool   // no value is a value: DescribeConfigs shows null
+	Default   string // as it would be written in a file
+	Nullable  bool   // broker keys: may be not set at all, and is not by default; DescribeConfigs shows null
 	Doc       string
-	BrokerKey string // topic keys: the broker key that gives the default; "" = none
-	Dynamic   bool   // broker keys: may be changed while the broker runs. Topic keys always may
+	BrokerKey string // topic keys: the broker key that gives the default first; "" = none
+	Dynamic   bool   // may be changed while the broker runs; true for every topic key
 	Sensitive bool   // the value is never shown
 	Values    []string
-	Min, Max  int64 // Int, Short, Long; both 0 = the whole range of the type
+	Min, Max  int64 // limits of Int, Short, Long and Double
 }
 
 // Value is one key's effective value.
 type Value struct {
 	Key      Key
-	Value    string
-	Null     bool // no value
+	Value    string // as Kafka would print it
+	Null     bool   // there is no value
 	Source   Source
 	Synonyms []Synonym // every place that gives a value, strongest first, as DescribeConfigs lists them
 }
@@ -74,17 +99,78 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Msg }
 
+// tables are the two key tables by name; the topics' rows are completed from the broker's (default, Dynamic, BrokerKey).
+var (
+	brokerByName = indexBrokerKeys()
+	topicByName  = indexTopicKeys()
+)
+
+func indexBrokerKeys() map[string]*brokerKey {
+	m := make(map[string]*brokerKey, len(brokerKeys))
+	for i := range brokerKeys {
+		m[brokerKeys[i].Name] = &brokerKeys[i]
+	}
+	return m
+}
+
+func indexTopicKeys() map[string]*topicKey {
+	m := make(map[string]*topicKey, len(topicKeys))
+	for i := range topicKeys {
+		k := &topicKeys[i]
+		k.Scope, k.Dynamic = TopicScope, true
+		if len(k.chain) > 0 {
+			k.BrokerKey = k.chain[0].broker
+			k.Default = chainDefault(k)
+		}
+		m[k.Name] = k
+	}
+	return m
+}
+
+// chainDefault is what a topic key is when nothing is set anywhere.
+func chainDefault(k *topicKey) string {
+	for _, l := range k.chain {
+		b := brokerByName[l.broker]
+		if b.Nullable {
+			continue
+		}
+		v, err := b.parse(b.Default)
+		if err != nil {
+			panic("BUG: " + err.Error())
+		}
+		return b.print(v.scaled(l.times))
+	}
+	panic("BUG: no link of " + k.Name + " has a default")
+}
+
 // Keys returns every key, brokers first, each scope in order of name.
-func Keys() []Key { panic("stub") }
+func Keys() []Key {
+	keys := make([]Key, 0, len(brokerKeys)+len(topicKeys))
+	for i := range brokerKeys {
+		keys = append(keys, brokerKeys[i].Key)
+	}
+	for i := range topicKeys {
+		keys = append(keys, topicKeys[i].Key)
+	}
+	slices.SortFunc(keys, func(a, b Key) int {
+		if a.Scope != b.Scope {
+			return int(a.Scope) - int(b.Scope)
+		}
+		return strings.Compare(a.Name, b.Name)
+	})
+	return keys
+}
 
 // Lookup finds a key by scope and name.
-func Lookup(scope Scope, name string) (Key, bool) { panic("stub") }
-
-// Nearest returns the known key of a scope whose name is closest to name; "" when nothing is near.
-func Nearest(scope Scope, name string) string { panic("stub") }
-
-// KafkaCode is the number of the source in DescribeConfigs.
-func (s Source) KafkaCode() int8 { panic("stub") }
-
-// String names the source for people.
-func (s Source) String() string { panic("stub") }
+func Lookup(scope Scope, name string) (Key, bool) {
+	if scope == TopicScope {
+		if k := topicByName[name]; k != nil {
+			return k.Key, true
+		}
+		return Key{}, false
+	}
+	if k := brokerByName[name]; k != nil {
+		return k.Key, true
+	}
+	return Key{}, false
+}
