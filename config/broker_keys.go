@@ -146,7 +146,7 @@ var brokerKeys = []brokerKey{
 		Doc: "Default of message.timestamp.after.max.ms."}, "", nil},
 	{Key{Name: "compression.type", Type: String, Default: "producer", Dynamic: true, Values: compressionTypes,
 		Doc: "Default of the topic key of the same name."}, "", nil},
-	{Key{Name: "compression.gzip.level", Type: Int, Default: "-1", Dynamic: true, Min: -1, Max: 9,
+	{Key{Name: "compression.gzip.level", Type: Int, Default: "-1", Dynamic: true, Min: -1, Max: 9, holes: []int64{0},
 		Doc: "Default of the topic key of the same name."}, "", nil},
 	{Key{Name: "compression.lz4.level", Type: Int, Default: "9", Dynamic: true, Min: 1, Max: 17,
 		Doc: "Default of the topic key of the same name."}, "", nil},

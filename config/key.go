@@ -72,7 +72,8 @@ type Key struct {
 	Dynamic   bool   // may be changed while the broker runs; true for every topic key
 	Sensitive bool   // the value is never shown
 	Values    []string
-	Min, Max  int64 // limits of Int, Short, Long and Double
+	Min, Max  int64   // limits of Int, Short, Long and Double
+	holes     []int64 // numbers between them that are not allowed
 }
 
 // Value is one key's effective value.

@@ -75,7 +75,7 @@ var topicKeys = []topicKey{
 	{Key{Name: "compression.type", Type: String, Values: compressionTypes,
 		Doc: "How batches are compressed in the log. producer keeps them as they come, which costs the broker nothing; any other value makes it recompress what comes otherwise."},
 		from("compression.type"), func(t *Topic, v value) { t.CompressionType = v.s }},
-	{Key{Name: "compression.gzip.level", Type: Int, Min: -1, Max: 9,
+	{Key{Name: "compression.gzip.level", Type: Int, Min: -1, Max: 9, holes: []int64{0},
 		Doc: "Level of compression.type=gzip, 1 to 9, or -1 for the library's default."},
 		from("compression.gzip.level"), func(t *Topic, v value) { t.GzipLevel = int(v.n) }},
 	{Key{Name: "compression.lz4.level", Type: Int, Min: 1, Max: 17,

@@ -65,7 +65,7 @@ func (k *Key) parseBoolean(s string) (value, error) {
 
 func (k *Key) parseNumber(s string) (value, error) {
 	n, err := strconv.ParseInt(s, 10, 64)
-	if err != nil || n < k.Min || n > k.Max {
+	if err != nil || n < k.Min || n > k.Max || slices.Contains(k.holes, n) {
 		return value{}, k.wrong(s, k.numbers())
 	}
 	return value{n: n}, nil
@@ -172,5 +172,9 @@ func (k *Key) numbers() string {
 	case k.Max == math.MaxInt64:
 		return fmt.Sprintf("%s, at least %d", what, k.Min)
 	}
-	return fmt.Sprintf("%s from %d to %d", what, k.Min, k.Max)
+	what = fmt.Sprintf("%s from %d to %d", what, k.Min, k.Max)
+	for _, hole := range k.holes {
+		what += fmt.Sprintf(", but not %d", hole)
+	}
+	return what
 }
