@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"io"
 	"sync"
 
@@ -18,8 +17,8 @@ import (
 // best honest ratios (zeros) stay below it.
 const DefaultInflateLimit = 128 << 20
 
-// Decompress appends src, decompressed, to dst: at most limit bytes, else ErrInflate. Other errors are *Error: InvalidRecord when
-// src ends too early, Unknown when it is not what the codec writes.
+// Decompress appends src, decompressed, to dst: at most limit bytes, else ErrInflate. Other errors are *Error: src is
+// damaged, ends too early, or goes on after its end.
 func Decompress(dst, src []byte, c Codec, limit int64) ([]byte, error) {
 	if c == None {
 		if int64(len(src)) > limit {
@@ -69,16 +68,13 @@ type lz4Inflater struct {
 
 func newLZ4Inflater() *lz4Inflater { return &lz4Inflater{z: lz4.NewReader(nil)} }
 
-const lz4Magic = 0x184D2204
-
-var errLZ4Frame = errors.New("not an LZ4 frame")
-
 func (l *lz4Inflater) open(src []byte, _ int64) error {
-	if len(src) < 4 {
-		return io.ErrUnexpectedEOF
+	size, err := lz4FrameSize(src)
+	if err != nil {
+		return err
 	}
-	if binary.LittleEndian.Uint32(src) != lz4Magic {
-		return errLZ4Frame // the library would also read the legacy format, with its 8 MiB blocks
+	if size < len(src) {
+		return errLZ4Surplus
 	}
 	l.in.Reset(src)
 	l.z.Reset(&l.in)
@@ -88,12 +84,6 @@ func (l *lz4Inflater) open(src []byte, _ int64) error {
 func (l *lz4Inflater) Read(p []byte) (int, error) { return l.z.Read(p) }
 
 func (l *lz4Inflater) release() { l.in.Reset(nil) }
-
-// lz4BlocksLinked says whether the frame's blocks refer to each other, which Kafka's Java reader cannot decode.
-func lz4BlocksLinked(src []byte) bool {
-	const independent = 1 << 5
-	return len(src) > 4 && src[4]&independent == 0
-}
 
 // zstdWindowStreamed is the greatest window a pooled streaming decoder accepts: what RFC 8878 recommends to support. Its memory
 // is allocated from the frame's word alone, so frames that want more are decoded in one piece, where memory follows the output.
@@ -109,6 +99,10 @@ type zstdInflater struct {
 }
 
 func (d *zstdInflater) open(src []byte, limit int64) error {
+	if len(src) == 0 {
+		d.whole = bytes.NewReader(nil) // no frame: an empty stream, for Java's reader too
+		return nil
+	}
 	var h zstd.Header
 	if err := h.Decode(src); err != nil {
 		return err
@@ -178,10 +172,7 @@ func (s *snappyInflater) open(src []byte, limit int64) error {
 	if len(src) < xerialHeaderSize {
 		return io.ErrUnexpectedEOF
 	}
-	if compatible := binary.BigEndian.Uint32(src[len(xerialMagic)+4:]); compatible > xerialVersion {
-		return fmt.Errorf("snappy framing needs a reader of version %d", compatible)
-	}
-	s.src = src[xerialHeaderSize:]
+	s.src = src[xerialHeaderSize:] // its version numbers say nothing: every reader ignores them
 	return nil
 }
 

@@ -1,9 +1,6 @@
 package record
 
-import (
-	"errors"
-	"sync"
-)
+import "sync"
 
 // Record is a view of one record; slices alias the batch or a buffer that is valid during the visit only.
 type Record struct {
@@ -189,6 +186,11 @@ func (s *stream) nextRecord(index int32, r *Record) error {
 	if err != nil {
 		return err
 	}
+	return s.bringRecord(index, size, r)
+}
+
+// bringRecord is nextRecord for a record whose size is known.
+func (s *stream) bringRecord(index int32, size int, r *Record) error {
 	if s.fill(size) < size {
 		return s.ended(index)
 	}
@@ -234,6 +236,3 @@ var errSurplus error = &Error{Kind: InvalidRecord, Msg: "bytes remain after the 
 func recordFault(index int32, f fault) error {
 	return errorf(InvalidRecord, "record %d is malformed: %s", index, string(f))
 }
-
-// ErrStop may be returned by a visitor that has seen enough; the walk then returns it.
-var ErrStop = errors.New("record: stop")

@@ -55,14 +55,13 @@ func (s *stream) close() {
 	streams.Put(s)
 }
 
-// inflateError gives a codec's error its meaning: compressed data that just stops is an invalid batch, as in Kafka, other
-// damage is Kafka's unknown error.
+// inflateError gives a codec's error its meaning. Data that stops too early is Kafka's unknown error like any other damage.
 func inflateError(c Codec, err error) error {
 	switch {
 	case errors.Is(err, ErrInflate), errors.Is(err, zstd.ErrDecoderSizeExceeded):
 		return ErrInflate
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return errorf(InvalidRecord, "%s data ends too early", c)
+		return errorf(Unknown, "%s data ends too early", c)
 	}
 	return errorf(Unknown, "%s data does not decompress: %v", c, err)
 }
