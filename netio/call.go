@@ -75,10 +75,13 @@ type Response struct {
 	None    bool   // nothing is sent (acks=0); Body and Parts must be empty
 }
 
+// A call's state is its use count times callUse plus one of these. The count tells a handler that panics late from the next
+// use of the same Call.
 const (
 	callOpen      = iota // the handler has it
 	callCompleted        // netio has it
 	callAbandoned        // the handler panicked; a late Complete only releases
+	callUse       = 4
 )
 
 // Call is one request on its way to its answer. See the package comment for who owns it when.
@@ -110,8 +113,9 @@ type callOwner interface {
 // If the connection is gone the response is released at once or soon.
 func (c *Call) Complete(r Response) {
 	invariant.Check(!r.None || len(r.Body) == 0 && len(r.Parts) == 0, "netio: Response.None with bytes to send")
-	if !c.state.CompareAndSwap(callOpen, callCompleted) {
-		invariant.Must(c.state.Load() == callAbandoned, "netio: Call completed twice")
+	s := c.state.Load()
+	if s%callUse != callOpen || !c.state.CompareAndSwap(s, s+callCompleted) {
+		invariant.Must(c.state.Load()%callUse == callAbandoned, "netio: Call completed twice")
 		r.drop()
 		return
 	}

@@ -1,0 +1,387 @@
+package netio
+
+import (
+	"io"
+	"net/netip"
+	"os"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// readBudget is how much one connection may read before others get their turn.
+	readBudget = 256 << 10
+	// directRead is from how many missing bytes of a frame on they are read straight into it.
+	directRead = 16 << 10
+	// lingerReads bounds what is read and thrown away before a closing connection is closed, see finishClose.
+	lingerReads = 4
+)
+
+// What a connection wants from epoll.
+const (
+	wantRead  = 1
+	wantWrite = 2
+)
+
+// epollConn is one connection of a loop, see loop for who may touch it.
+type epollConn struct {
+	connBase
+	loop *loop
+	fd   int
+
+	framer framer
+	pipe   pipeline
+	// stash is what was read but not parsed when the connection became muted; its first stashOff bytes are done. While it
+	// exists nothing is read.
+	stash    *Frame
+	stashOff int
+
+	interest     uint8
+	blocked      bool // the socket took no more, or the budget was used: wait for writability
+	eof          bool // the peer has stopped sending
+	closeAsked   atomic.Bool
+	countedMuted bool
+	lastActiveMs int64
+	halfClosedMs int64
+	older, newer *epollConn // by activity
+	isTouched    bool       // in the list loop.touched
+	nextTouched  *epollConn
+}
+
+func newEpollConn(l *loop, fd int, remote netip.AddrPort) *epollConn {
+	c := &epollConn{loop: l, fd: fd}
+	var local netip.AddrPort
+	if sa, err := unix.Getsockname(fd); err == nil {
+		local = addrPort(sa)
+	}
+	c.connBase.init(&l.srv.base, remote, local)
+	return c
+}
+
+// tune sets socket options; a failure costs speed only.
+func (c *epollConn) tune() {
+	unix.SetsockoptInt(c.fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1)
+	unix.SetsockoptInt(c.fd, unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1)
+	if n := c.srv.o.SendBufferBytes; n > 0 {
+		unix.SetsockoptInt(c.fd, unix.SOL_SOCKET, unix.SO_SNDBUF, n)
+	}
+	if n := c.srv.o.RecvBufferBytes; n > 0 {
+		unix.SetsockoptInt(c.fd, unix.SOL_SOCKET, unix.SO_RCVBUF, n)
+	}
+}
+
+func (c *epollConn) Unmute() {
+	if c.unmute() {
+		c.loop.post(workTask, c)
+	}
+}
+
+func (c *epollConn) Close() {
+	if !c.closeAsked.Swap(true) {
+		c.loop.post(workTask, c)
+	}
+}
+
+func (c *epollConn) completed(call *Call) {
+	if call.resp.Close {
+		c.finishing.Store(true)
+	}
+	c.loop.push(call)
+}
+
+// mayRead tells whether another frame may be delivered.
+func (c *epollConn) mayRead() bool {
+	if c.ending() || c.mutes.Load() > 0 || !c.pipe.room(&c.srv.o) {
+		return false
+	}
+	if c.framer.frame == nil && c.srv.frames.full() {
+		c.loop.starve(c)
+		// Whoever frees memory looks at starving after freeing, so one of us sees the other.
+		if c.srv.frames.full() {
+			return false
+		}
+		c.loop.unstarve(c)
+	}
+	return true
+}
+
+// ending tells that no further request will be delivered.
+func (c *epollConn) ending() bool {
+	return c.eof || c.loop.draining || c.finishing.Load() || c.closeAsked.Load()
+}
+
+// readable reads what there is, up to a budget, and delivers the frames.
+func (c *epollConn) readable() {
+	c.loop.touch(c)
+	for budget := readBudget; budget > 0 && !c.isClosed() && c.stash == nil && c.mayRead(); {
+		dst := c.framer.space()
+		direct := len(dst) >= directRead
+		if !direct {
+			dst = c.loop.buf
+		}
+		n, err := unix.Read(c.fd, dst)
+		switch {
+		case err == unix.EINTR:
+			continue
+		case err == unix.EAGAIN:
+			return
+		case err != nil:
+			c.close(os.NewSyscallError("read", err))
+			return
+		case n == 0:
+			c.peerDone()
+			return
+		}
+		c.srv.bytesIn.Add(int64(n))
+		c.loop.active(c)
+		if direct {
+			c.advance(n)
+		} else {
+			c.stashRest(c.parse(dst[:n]))
+		}
+		if n < len(dst) {
+			return // the socket is empty; if not, epoll says so
+		}
+		budget -= n
+	}
+}
+
+// parse delivers the frames in data until the connection is muted or closed, and returns what is left.
+func (c *epollConn) parse(data []byte) []byte {
+	for len(data) > 0 {
+		n := copy(c.framer.space(), data)
+		data = data[n:]
+		if delivered := c.advance(n); !delivered {
+			continue
+		}
+		if c.isClosed() || c.ending() {
+			return nil
+		}
+		if !c.mayRead() {
+			break
+		}
+	}
+	return data
+}
+
+// advance moves the framer and delivers the frame that is complete; true when the state of the connection may have changed.
+func (c *epollConn) advance(n int) bool {
+	f, err := c.framer.advance(n, c.frameLimit(), &c.srv.frames)
+	if err != nil {
+		c.close(err)
+		return true
+	}
+	if f == nil {
+		return false
+	}
+	call := c.srv.newCall(c, c, f)
+	c.pipe.push(call)
+	if err := c.srv.deliver(call); err != nil {
+		c.close(err)
+	} else if c.closeAsked.Load() {
+		c.close(ErrClosed)
+	}
+	return true
+}
+
+func (c *epollConn) stashRest(rest []byte) {
+	if len(rest) == 0 || c.isClosed() {
+		return
+	}
+	// Not charged to the frame memory: a connection that waits for that memory must not be what uses it up.
+	c.stash = NewFrame(len(rest))
+	c.stashOff = copy(c.stash.B, rest) - len(rest)
+}
+
+// unstash parses what is stashed, as far as the connection may read.
+func (c *epollConn) unstash() {
+	rest := c.parse(c.stash.B[c.stashOff:])
+	if c.stash == nil {
+		return // closed meanwhile
+	}
+	c.stashOff = len(c.stash.B) - len(rest)
+	if len(rest) == 0 {
+		c.dropStash()
+	}
+}
+
+func (c *epollConn) dropStash() {
+	if c.stash != nil {
+		c.stash.Release()
+		c.stash, c.stashOff = nil, 0
+	}
+}
+
+// peerDone handles the end of the peer's stream: answers still due are sent first.
+func (c *epollConn) peerDone() {
+	c.eof = true
+	if c.pipe.head != nil {
+		c.halfClosedMs = c.loop.nowMs
+		c.loop.halfClosed[c] = struct{}{}
+	}
+	c.settle()
+}
+
+// work does what can be done now: close, send, parse what was stashed, and tell epoll what to wait for.
+func (c *epollConn) work() {
+	if c.isClosed() {
+		return
+	}
+	if c.closeAsked.Load() {
+		c.close(ErrClosed)
+		return
+	}
+	if !c.blocked {
+		c.flush()
+	}
+	c.settle()
+}
+
+// writable is epoll's event of that name.
+func (c *epollConn) writable() {
+	if !c.isClosed() {
+		c.flush()
+		c.settle()
+	}
+}
+
+// settle follows any change: an ending connection without open requests is closed, another goes on reading if it may.
+func (c *epollConn) settle() {
+	if c.isClosed() {
+		return
+	}
+	if c.ending() {
+		c.dropStash()
+		if c.pipe.head == nil && !c.finishing.Load() {
+			c.finishClose(c.endReason())
+			return
+		}
+	} else if c.stash != nil && c.mayRead() {
+		c.unstash()
+	}
+	if !c.isClosed() {
+		c.updateInterest()
+	}
+}
+
+func (c *epollConn) endReason() error {
+	switch {
+	case c.closeAsked.Load():
+		return ErrClosed
+	case c.eof && c.framer.midFrame():
+		return io.ErrUnexpectedEOF
+	case c.eof:
+		return io.EOF
+	}
+	return ErrServerClosed
+}
+
+// updateInterest tells epoll what to wait for, if that changed. The poller cannot watch for "write only" or "nothing" by
+// modification, so these go through deletion.
+func (c *epollConn) updateInterest() {
+	var want uint8
+	if c.stash == nil && c.mayRead() {
+		want = wantRead
+	}
+	if c.blocked {
+		want |= wantWrite
+	}
+	c.countMuted(want&wantRead == 0 && !c.ending())
+	if want == c.interest {
+		return
+	}
+	if err := c.changeInterest(want); err != nil {
+		c.close(err)
+		return
+	}
+	c.interest = want
+}
+
+func (c *epollConn) changeInterest(want uint8) error {
+	p := c.loop.poller
+	a := attach(c.fd)
+	if c.interest == 0 {
+		switch want {
+		case wantRead:
+			return p.AddRead(a, false)
+		case wantWrite:
+			return p.AddWrite(a, false)
+		}
+		return p.AddReadWrite(a, false)
+	}
+	switch want {
+	case wantRead:
+		return p.ModRead(a, false)
+	case wantRead | wantWrite:
+		return p.ModReadWrite(a, false)
+	}
+	err := p.Delete(c.fd)
+	if err == nil && want == wantWrite {
+		err = p.AddWrite(a, false)
+	}
+	return err
+}
+
+func (c *epollConn) countMuted(muted bool) {
+	if muted == c.countedMuted {
+		return
+	}
+	c.countedMuted = muted
+	if muted {
+		c.srv.muted.Add(1)
+	} else {
+		c.srv.muted.Add(-1)
+	}
+}
+
+// probe finds out whether the peer of a connection that is not read has reset it.
+func (c *epollConn) probe() error {
+	var b [1]byte
+	_, _, err := unix.Recvfrom(c.fd, b[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
+	if err == nil || err == unix.EAGAIN || err == unix.EINTR {
+		return nil
+	}
+	return os.NewSyscallError("recv", err)
+}
+
+// finishClose closes after the last answer. Closing a socket with unread bytes resets the connection, which may destroy the
+// answer on its way; so say first that nothing more comes, and read what is already here.
+func (c *epollConn) finishClose(reason error) {
+	unix.Shutdown(c.fd, unix.SHUT_WR)
+	for range lingerReads {
+		n, err := unix.Read(c.fd, c.loop.buf)
+		if n <= 0 || err != nil {
+			break
+		}
+	}
+	c.close(reason)
+}
+
+// close ends the connection at once. Calls the handler still has stay with it.
+func (c *epollConn) close(reason error) {
+	if c.closed.Swap(true) {
+		return
+	}
+	l := c.loop
+	delete(l.conns, c.fd)
+	delete(l.halfClosed, c)
+	l.unstarve(c)
+	l.unlink(c)
+	unix.Close(c.fd) // also leaves epoll: nobody has a duplicate
+	c.countMuted(false)
+	c.framer.release()
+	c.dropStash()
+	for c.pipe.head != nil {
+		call := c.pipe.pop()
+		c.srv.popped(call)
+		if call.done {
+			c.srv.finish(call)
+		}
+	}
+	c.srv.leave(c.RemoteIP())
+	c.srv.notifyClosed(c, reason)
+	if l.draining && len(l.conns) == 0 {
+		l.reportDrained()
+	}
+}
