@@ -1,0 +1,218 @@
+package protocol
+
+import (
+	"fmt"
+	"reflect"
+	"sync"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// kind is how a field stands on the wire.
+type kind uint8
+
+const (
+	kindFixed   kind = iota // a number, a bool or a uuid: size bytes
+	kindString              // null is not allowed
+	kindNullStr             // null is allowed
+	kindBytes               // null is allowed
+	kindArray               // of structures (fields) or of one primitive (elem)
+	kindOption              // a structure behind a byte that says if it is there
+)
+
+// field is one field of a request, with the versions that have it.
+type field struct {
+	name     string // of the kmsg field
+	kind     kind
+	size     int // kindFixed: bytes on the wire
+	min, max int16
+	fields   []field // of a structure
+	elem     *field  // of an array of a primitive
+	memory   int     // of one array element or optional structure, once decoded; filled in from the kmsg types
+}
+
+const anyVersion = 1<<15 - 1
+
+func fixed(name string, size int) field {
+	return field{name: name, kind: kindFixed, size: size, max: anyVersion}
+}
+func str(name string) field           { return field{name: name, kind: kindString, max: anyVersion} }
+func nullableStr(name string) field   { return field{name: name, kind: kindNullStr, max: anyVersion} }
+func nullableBytes(name string) field { return field{name: name, kind: kindBytes, max: anyVersion} }
+func array(name string, fields ...field) field {
+	return field{name: name, kind: kindArray, max: anyVersion, fields: fields}
+}
+func arrayOf(name string, elem field) field {
+	return field{name: name, kind: kindArray, max: anyVersion, elem: &elem}
+}
+func option(name string, fields ...field) field {
+	return field{name: name, kind: kindOption, max: anyVersion, fields: fields}
+}
+
+func (f field) since(version int16) field { f.min = version; return f }
+func (f field) until(version int16) field { f.max = version; return f }
+
+func (f *field) in(version int16) bool { return version >= f.min && version <= f.max }
+
+// layout is the format of one API's requests in all versions.
+type layout struct {
+	flexible int16
+	fields   []field
+}
+
+// layoutOf returns a request's layout, completed with what its elements weigh in memory; nil when there is none.
+func layoutOf(key int16) *layout { return layoutsByKey()[key] }
+
+var layoutsByKey = sync.OnceValue(func() map[int16]*layout {
+	m := make(map[int16]*layout, len(requestLayouts))
+	for key, fields := range requestLayouts {
+		api := LookupAPI(key)
+		if api == nil {
+			panic(fmt.Sprintf("BUG: a layout for key %d, which is not answered", key))
+		}
+		weigh(reflect.TypeOf(kmsg.RequestForKey(key)).Elem(), fields)
+		m[key] = &layout{flexible: api.Flexible, fields: fields}
+	}
+	return m
+})
+
+// weigh looks every field up in the kmsg structure, so that a wrong name shows at once, and notes the size of elements.
+func weigh(t reflect.Type, fields []field) {
+	for i := range fields {
+		f := &fields[i]
+		sf, ok := t.FieldByName(f.name)
+		if !ok {
+			panic(fmt.Sprintf("BUG: kmsg's %s has no field %s", t.Name(), f.name))
+		}
+		switch f.kind {
+		case kindArray, kindOption:
+			f.memory = int(sf.Type.Elem().Size())
+			if f.elem == nil {
+				weigh(sf.Type.Elem(), f.fields)
+			}
+		}
+	}
+}
+
+// What decoding one thing costs beside the bytes themselves, roundings of the allocator included.
+const (
+	stringMemory   = 16  // its bytes are rounded up
+	pointerMemory  = 16  // a nullable string is a pointer to a string
+	firstTagMemory = 384 // tagged fields that kmsg does not know go into a map
+	nextTagMemory  = 128
+)
+
+// A request may decode to memoryBase bytes and memoryTimes bytes for every byte of its body; more is refused before it is allocated. Real requests
+// weigh 1 to 5 times their body.
+const (
+	memoryBase  = 256 << 10
+	memoryTimes = 8
+
+	// A body of at most this many bytes is not measured: no format needs more than memoryBase for it.
+	smallBody = 2 << 10
+)
+
+// MemoryLimit is the most that Decode allocates for a body of so many bytes.
+func MemoryLimit(bodyBytes int) int { return memoryBase + memoryTimes*bodyBytes }
+
+// measurement walks over a body and adds up what decoding it would allocate.
+type measurement struct {
+	reader
+	version  int16
+	flexible bool
+	memory   int
+	limit    int
+}
+
+// measure walks over a body without allocating. ok: the body is well formed. The walk ends when memory is above limit.
+func (l *layout) measure(version int16, body []byte, limit int) (memory int, ok bool) {
+	m := measurement{reader: reader{b: body}, version: version, flexible: l.flexible >= 0 && version >= l.flexible, limit: limit}
+	m.structure(l.fields)
+	return m.memory, !m.bad
+}
+
+func (m *measurement) structure(fields []field) {
+	for i := range fields {
+		if m.bad || m.memory > m.limit {
+			return
+		}
+		if f := &fields[i]; f.in(m.version) {
+			m.field(f)
+		}
+	}
+	if m.flexible {
+		m.tags()
+	}
+}
+
+func (m *measurement) field(f *field) {
+	switch f.kind {
+	case kindFixed:
+		m.span(f.size)
+	case kindString:
+		m.string(false)
+	case kindNullStr:
+		m.string(true)
+	case kindBytes:
+		m.bytes(m.flexible)
+	case kindArray:
+		m.array(f)
+	case kindOption:
+		m.option(f)
+	}
+}
+
+func (m *measurement) string(nullable bool) {
+	s, null := m.str(m.flexible)
+	switch {
+	case null && !nullable:
+		m.fail()
+		return
+	case null:
+		return
+	case nullable:
+		m.memory += pointerMemory
+	}
+	if len(s) > 0 {
+		m.memory += len(s) + stringMemory
+	}
+}
+
+func (m *measurement) array(f *field) {
+	n := m.length(m.flexible)
+	if n > len(m.b) { // an element has at least one byte
+		m.fail()
+		return
+	}
+	if n <= 0 {
+		return
+	}
+	m.memory += n * f.memory
+	if f.elem != nil && f.elem.kind == kindFixed {
+		m.span(n * f.elem.size)
+		return
+	}
+	for ; n > 0 && !m.bad && m.memory <= m.limit; n-- {
+		if f.elem != nil {
+			m.field(f.elem)
+		} else {
+			m.structure(f.fields)
+		}
+	}
+}
+
+func (m *measurement) option(f *field) {
+	s := m.span(1)
+	if s == nil || int8(s[0]) < 0 {
+		return
+	}
+	m.memory += f.memory
+	m.structure(f.fields)
+}
+
+func (m *measurement) tags() {
+	n, size := m.skipTags()
+	if n > 0 {
+		m.memory += firstTagMemory + (n-1)*nextTagMemory + size
+	}
+}
