@@ -44,7 +44,7 @@ func (osFS) Usage(name string) (Usage, error) {
 	if err := retryEINTR(func() error { return unix.Statfs(name, &s) }); err != nil {
 		return Usage{}, &fs.PathError{Op: "statfs", Path: name, Err: err}
 	}
-	return Usage{Total: int64(s.Blocks) * s.Frsize, Free: int64(s.Bavail) * s.Frsize}, nil
+	return Usage{Total: int64(s.Blocks) * int64(s.Frsize), Free: int64(s.Bavail) * int64(s.Frsize)}, nil
 }
 
 func (o *osFile) Sync() error {
