@@ -7,6 +7,7 @@ import (
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/leatmq/leat/internal/invariant"
 )
@@ -62,6 +63,13 @@ func (b *base) Stats() Stats {
 		BytesOut:     b.bytesOut.Load(),
 	}
 }
+
+const (
+	// tickInterval is the precision of idle and half-close time-outs.
+	tickInterval = time.Second
+	// acceptPause is how long accepting rests when the system is out of descriptors or memory.
+	acceptPause = 100 * time.Millisecond
+)
 
 // warnIntervalMs is how often a refused connection is logged at most.
 const warnIntervalMs = 10_000

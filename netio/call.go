@@ -2,6 +2,8 @@ package netio
 
 import (
 	"crypto/tls"
+	"fmt"
+	"io"
 	"net/netip"
 	"sync/atomic"
 
@@ -193,4 +195,16 @@ func (r *Response) drop() {
 	if release != nil {
 		release()
 	}
+}
+
+// readRange fills b from the file.
+func readRange(file FileRef, b []byte, off int64) error {
+	n, err := file.ReadAt(b, off)
+	switch {
+	case n == len(b):
+		return nil
+	case err == nil || err == io.EOF:
+		return ErrShortFile
+	}
+	return fmt.Errorf("netio: reading a range to send: %w", err)
 }

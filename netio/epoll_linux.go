@@ -112,9 +112,6 @@ func (s *epollServer) Serve() error {
 	return first
 }
 
-// tickInterval is the precision of idle and half-close time-outs.
-const tickInterval = time.Second
-
 func (s *epollServer) ticker(stop <-chan struct{}) {
 	t := time.NewTicker(tickInterval)
 	defer t.Stop()
@@ -206,12 +203,8 @@ type acceptor struct {
 	paused bool
 }
 
-const (
-	// acceptBatch is how many connections are accepted before other events get their turn.
-	acceptBatch = 64
-	// acceptPause is how long accepting rests when the system is out of descriptors or memory.
-	acceptPause = 100 * time.Millisecond
-)
+// acceptBatch is how many connections are accepted before other events get their turn.
+const acceptBatch = 64
 
 // newAcceptor duplicates the descriptor of ln, which the net package bound and configured.
 func newAcceptor(s *epollServer, ln net.Listener) (*acceptor, error) {

@@ -2,8 +2,6 @@ package netio
 
 import (
 	"errors"
-	"fmt"
-	"io"
 	"os"
 	"unsafe"
 
@@ -205,18 +203,6 @@ func (c *epollConn) inline(file FileRef, off int64, n int) ([]byte, error) {
 	}
 	s.used += n
 	return b, nil
-}
-
-// readRange fills b from the file.
-func readRange(file FileRef, b []byte, off int64) error {
-	n, err := file.ReadAt(b, off)
-	switch {
-	case n == len(b):
-		return nil
-	case err == nil || err == io.EOF:
-		return ErrShortFile
-	}
-	return fmt.Errorf("netio: reading a range to send: %w", err)
 }
 
 // sendRange sends from the long range at the cursor.
