@@ -35,3 +35,52 @@ type Append struct {
 type Completer interface {
 	AppendDone(a *Append)
 }
+
+// Enqueue hands a to the log's append worker. First in, first out per partition; any goroutine may call it and it never blocks. What is queued
+// is bounded by the caller.
+func (l *Log) Enqueue(a *Append) {
+	for {
+		head := l.queue.Load()
+		a.next = head
+		if l.queue.CompareAndSwap(head, a) {
+			if head == nil { // whoever fills an empty queue wakes the worker
+				l.worker.schedule(l)
+			}
+			return
+		}
+	}
+}
+
+// takeQueue moves what was enqueued to the end of pending, in order. Worker only.
+func (l *Log) takeQueue() {
+	newest := l.queue.Swap(nil)
+	if newest == nil {
+		return
+	}
+	var oldest *Append
+	for a := newest; a != nil; { // the queue is a stack: turn it round
+		next := a.next
+		a.next = oldest
+		oldest, a = a, next
+	}
+	if l.pending.tail == nil {
+		l.pending.head = oldest
+	} else {
+		l.pending.tail.next = oldest
+	}
+	l.pending.tail = newest
+}
+
+// popPending returns the oldest pending append, nil when there is none. Worker only.
+func (l *Log) popPending() *Append {
+	a := l.pending.head
+	if a == nil {
+		return nil
+	}
+	l.pending.head = a.next
+	if l.pending.head == nil {
+		l.pending.tail = nil
+	}
+	a.next = nil
+	return a
+}

@@ -1,10 +1,17 @@
 package engine
 
 import (
-	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"hash/fnv"
 	"io"
 	"log/slog"
+	"runtime"
 	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/leatmq/leat/config"
 	"github.com/leatmq/leat/internal/vfs"
@@ -64,40 +71,132 @@ type ProducerState struct {
 }
 
 // Engine owns the log directories of this node and all partition logs in them.
-type Engine struct{}
+type Engine struct {
+	o         Options
+	log       *slog.Logger
+	clusterID string
+	dirs      []*logDir
+	workers   []*worker
+	jobs      *jobQueue
+	logs      sync.Map       // TopicPartition to *Log
+	admin     [64]sync.Mutex // by partition: one Create or Delete of a partition at a time
+	nextLog   atomic.Uint32  // pins new logs to workers in turn
+	defaults  *config.Topic  // until Create brings the topic's own
+	trash     trash          // deleted files and directories that wait for their delay
+	due       schedule       // of the periodic work
+	rand      struct {
+		sync.Mutex
+		from io.Reader
+	}
 
-// Open locks and loads the log directories. When it returns, everything a Log shows is on stable storage.
-func Open(o Options) (*Engine, error) { panic("stub") }
-
-// ClusterID returns the id of the cluster the directories belong to.
-func (e *Engine) ClusterID() string { panic("stub") }
-
-// NodeID returns the id of this node.
-func (e *Engine) NodeID() int32 { panic("stub") }
-
-// Create makes the log of a partition. It is idempotent for the same topic id; a log of another id under this name is a left-over of a
-// deleted topic and is moved away (B-A18). cfg is the topic's configuration and replaces the one an existing log has.
-func (e *Engine) Create(tp TopicPartition, id [16]byte, cfg *config.Topic) (*Log, error) {
-	panic("stub")
+	life struct {
+		sync.Mutex
+		closed bool
+		stop   chan struct{} // ends the ticker
+		ticker sync.WaitGroup
+	}
+	tick sync.Mutex // one Tick at a time
 }
 
+// withDefaults fills in what was left out.
+func (o Options) withDefaults() (Options, error) {
+	if len(o.Dirs) == 0 {
+		return o, errors.New("engine: no log directory given")
+	}
+	if o.FS == nil {
+		o.FS = vfs.OS
+	}
+	if o.Defaults == nil {
+		b, err := config.NewSet().Broker()
+		if err != nil {
+			return o, err
+		}
+		o.Defaults = b
+	}
+	if o.Workers <= 0 {
+		o.Workers = runtime.GOMAXPROCS(0)
+	}
+	if o.Now == nil {
+		o.Now = func() int64 { return time.Now().UnixMilli() }
+	}
+	if o.Rand == nil {
+		o.Rand = rand.Reader
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	switch o.SyncMethod {
+	case "":
+		o.SyncMethod = "auto"
+	case "auto", "fdatasync", "syncfs":
+	default:
+		return o, fmt.Errorf("engine: unknown sync method %q: use auto, fdatasync or syncfs", o.SyncMethod)
+	}
+	return o, nil
+}
+
+// newID returns a random id.
+func (e *Engine) newID() ([16]byte, error) {
+	var id [16]byte
+	e.rand.Lock()
+	defer e.rand.Unlock()
+	_, err := io.ReadFull(e.rand.from, id[:])
+	return id, err
+}
+
+// ClusterID returns the id of the cluster the directories belong to.
+func (e *Engine) ClusterID() string { return e.clusterID }
+
+// NodeID returns the id of this node.
+func (e *Engine) NodeID() int32 { return e.o.NodeID }
+
 // Log returns the log of a partition, nil when there is none here. Safe on an event loop.
-func (e *Engine) Log(tp TopicPartition) *Log { panic("stub") }
+func (e *Engine) Log(tp TopicPartition) *Log {
+	if l, ok := e.logs.Load(tp); ok {
+		return l.(*Log)
+	}
+	return nil
+}
 
 // Logs returns all logs.
-func (e *Engine) Logs() []*Log { panic("stub") }
-
-// Delete removes a partition: its directory is renamed durably, the files go later in the background. A missing partition is no error.
-func (e *Engine) Delete(tp TopicPartition) error { panic("stub") }
-
-// Tick does the periodic work that is due at now: retention, rolls by time, lazy flushes, checkpoints, expiry, delayed deletion.
-func (e *Engine) Tick(now int64) { panic("stub") }
-
-// StartBackground starts the goroutine that calls Tick about once a second until Close.
-func (e *Engine) StartBackground() { panic("stub") }
-
-// Close stops the engine: flushes and checkpoints everything and writes the clean shutdown markers.
-func (e *Engine) Close(ctx context.Context) error { panic("stub") }
+func (e *Engine) Logs() []*Log {
+	var all []*Log
+	for _, d := range e.dirs {
+		all = append(all, d.list()...)
+	}
+	return all
+}
 
 // Dirs describes the log directories.
-func (e *Engine) Dirs() []DirStatus { panic("stub") }
+func (e *Engine) Dirs() []DirStatus {
+	all := make([]DirStatus, 0, len(e.dirs))
+	for _, d := range e.dirs {
+		s := DirStatus{Path: d.path, ID: d.id, Err: d.err(), Logs: d.list()}
+		if s.Err == nil {
+			s.Usage, s.Err = e.o.FS.Usage(d.path)
+		}
+		all = append(all, s)
+	}
+	return all
+}
+
+// newLog returns a log that has no segments yet.
+func (e *Engine) newLog(d *logDir, tp TopicPartition, cfg *config.Topic) *Log {
+	h := fnv.New64a()
+	h.Write([]byte(tp.String()))
+	l := &Log{e: e, dir: d, tp: tp, path: partitionDir(d.path, tp), seed: h.Sum64()}
+	l.worker = e.workers[int(e.nextLog.Add(1))%len(e.workers)]
+	l.cfg.Store(e.newLogConfig(cfg))
+	l.mu.producers = newProducerTable(e.o.Defaults.ProducerIDExpirationMs)
+	l.epochs = newEpochCache()
+	l.latestEpoch.Store(-1)
+	l.promise.snapshotOffset = -1
+	return l
+}
+
+// adminLock returns the lock under which tp is created and deleted.
+func (e *Engine) adminLock(tp TopicPartition) *sync.Mutex {
+	h := fnv.New32a()
+	h.Write([]byte(tp.String()))
+	return &e.admin[h.Sum32()%uint32(len(e.admin))]
+}

@@ -3,7 +3,6 @@ package engine
 import (
 	"errors"
 	"fmt"
-	"io"
 	"syscall"
 )
 
@@ -89,13 +88,8 @@ func (e *DamageError) Error() string {
 	return fmt.Sprintf("%s is damaged at offset %d: %s", e.Path, e.Offset, e.Msg)
 }
 
-// joinClose closes all, returning the joined errors.
-func joinClose(closers ...io.Closer) error {
-	var errs []error
-	for _, c := range closers {
-		if c != nil {
-			errs = append(errs, c.Close())
-		}
-	}
-	return errors.Join(errs...)
+// isExhausted tells whether err says that the process or machine has run out of something that comes back: descriptors, memory. It is
+// not the disk's fault, so it does not take the log directory offline.
+func isExhausted(err error) bool {
+	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOMEM)
 }

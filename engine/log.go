@@ -1,74 +1,249 @@
 package engine
 
-import "github.com/leatmq/leat/config"
+import (
+	"sync"
+	"sync/atomic"
 
-// Log is one partition on disk.
-type Log struct{}
+	"github.com/leatmq/leat/config"
+	"github.com/leatmq/leat/internal/invariant"
+	"github.com/leatmq/leat/record"
+	"github.com/leatmq/leat/segment"
+)
 
-// Enqueue hands a to the log's append worker. First in, first out per partition; any goroutine may call it and it never blocks. What is queued
-// is bounded by the caller.
-func (l *Log) Enqueue(a *Append) { panic("stub") }
+// Log is one partition on disk. The package comment tells its states and who owns what.
+type Log struct {
+	e    *Engine
+	dir  *logDir
+	tp   TopicPartition
+	id   [16]byte
+	path string // the partition directory; deleted partitions have left it
+	seed uint64 // of tp: spreads periodic work
 
-// SetObserver sets who is told about progress; nil removes it. Progress from before the call is not repeated: read the offsets afterwards.
-func (l *Log) SetObserver(o Observer) { panic("stub") }
+	// worker runs all turns of this log; queue is filled by Enqueue and emptied by the worker.
+	worker *worker
+	queue  atomic.Pointer[Append]
+	run    struct { // guarded by worker.mu
+		queued bool
+		next   *Log
+	}
+	pending struct { // owned by the worker's goroutine: taken from queue, oldest first
+		head, tail *Append
+	}
 
-// SetHighWatermark raises the high watermark; a lower value than the present one is ignored. hw is at most the log end.
-func (l *Log) SetHighWatermark(hw int64) { panic("stub") }
+	cfg      atomic.Pointer[logConfig]
+	observer atomic.Pointer[Observer]
+	failed   atomic.Pointer[error]
 
-// StartOffset returns the log start offset: what is below it was deleted.
-func (l *Log) StartOffset() int64 { panic("stub") }
+	// maint serialises everything that changes which segments there are except a roll by the worker: sealing, retention, truncation,
+	// recovery point, deletion. Taken before mu. May be held during I/O.
+	maint sync.Mutex
 
-// EndOffset returns the log end offset: the offset the next record gets.
-func (l *Log) EndOffset() int64 { panic("stub") }
+	// mu is held by the worker for the append part of a turn, and by whoever else changes what a turn works on.
+	mu struct {
+		sync.Mutex
+		producers *producerTable
+		closed    bool // the segments are gone
+	}
+	// epochs is read without a lock and changed under mu.
+	epochs      *epochCache
+	latestEpoch atomic.Int32 // of epochs, -1 = none
+	epochsDirty atomic.Bool  // differs from the file
 
-// FlushedOffset returns the offset below which everything is on stable storage.
-func (l *Log) FlushedOffset() int64 { panic("stub") }
+	segs     atomic.Pointer[segmentList]
+	logStart atomic.Int64
+	logEnd   atomic.Int64
+	hw       atomic.Int64
+	flushed  atomic.Int64 // written under flush
+	tail     tailCache
 
-// HighWatermark returns the offset below which consumers may read.
-func (l *Log) HighWatermark() int64 { panic("stub") }
+	flush struct {
+		sync.Mutex
+		gen uint64 // grows when a truncation makes the targets of running rounds void
+	}
+	flushTarget atomic.Int64 // what the next round makes durable
+	flushQueued bool         // guarded by flusher.mu
+	dirtyDir    atomic.Bool  // the partition directory has entries that are not synced
 
-// SetConfig makes cfg the log's configuration from the next append, roll or retention check on.
-func (l *Log) SetConfig(cfg *config.Topic) { panic("stub") }
+	appendedBytes  atomic.Int64 // since open; to pace writeback, recovery point and lazy flushes
+	writebackBytes atomic.Int64 // appendedBytes when writeback was last asked for
+	firstDirtyMs   atomic.Int64 // when the oldest record that is not flushed was appended; 0 = nothing is
 
-// Config returns the configuration in force.
-func (l *Log) Config() *config.Topic { panic("stub") }
+	promise struct { // guarded by maint, except recoveryPoint
+		recoveryPoint  atomic.Int64 // what the checkpoint file may claim
+		bytes          int64        // appendedBytes when it was last raised
+		snapshotOffset int64        // of the newest producer snapshot on disk, -1 = none
+	}
+	saidCompacted atomic.Bool // the note about compaction was logged
+}
 
-// TopicID returns the id of the topic the log belongs to.
-func (l *Log) TopicID() [16]byte { panic("stub") }
+// logConfig is a topic configuration with what is derived from it once.
+type logConfig struct {
+	*config.Topic
+	rules   [3]record.Rules // by Origin
+	segment *segment.Options
+}
+
+// newLogConfig derives the rules and segment options of cfg.
+func (e *Engine) newLogConfig(cfg *config.Topic) *logConfig {
+	c := &logConfig{Topic: cfg}
+	r := record.Rules{
+		MaxBatchBytes:   cfg.MaxMessageBytes,
+		Compacted:       cfg.Compact,
+		BeforeMaxMs:     cfg.TimestampBeforeMaxMs,
+		AfterMaxMs:      cfg.TimestampAfterMaxMs,
+		CodecIsProducer: true,
+		InflateLimit:    int64(cfg.MaxDecompressedMessageBytes),
+		Origin:          record.Client,
+	}
+	if cfg.LogAppendTime {
+		r.TimestampType = record.LogAppendTime
+	}
+	setCodec(&r, cfg)
+	c.rules[FromClient] = r
+	c.rules[FromLeader] = record.Rules{Origin: record.Replica, CodecIsProducer: true, InflateLimit: r.InflateLimit}
+	c.rules[FromInternal] = record.Rules{Origin: record.Internal, CodecIsProducer: true, InflateLimit: r.InflateLimit}
+	step := int64(0)
+	if cfg.Preallocate {
+		step = int64(cfg.SegmentBytes)
+	}
+	c.segment = &segment.Options{
+		FS:                 e.o.FS,
+		MaxBytes:           cfg.SegmentBytes,
+		IndexIntervalBytes: cfg.IndexIntervalBytes,
+		IndexMaxBytes:      cfg.SegmentIndexBytes,
+		PreallocStep:       step,
+		Now:                e.o.Now,
+		Reap:               e.reap,
+	}
+	return c
+}
+
+// setCodec translates compression.type. An unknown name cannot come from package config and means "producer".
+func setCodec(r *record.Rules, cfg *config.Topic) {
+	levels := map[record.Codec]int{record.Gzip: cfg.GzipLevel, record.LZ4: cfg.LZ4Level, record.Zstd: cfg.ZstdLevel}
+	name := cfg.CompressionType
+	if name == "uncompressed" {
+		name = "none"
+	}
+	if name == "" || name == "producer" {
+		return
+	}
+	codec, err := record.ParseCodec(name)
+	if err != nil {
+		return
+	}
+	r.Codec, r.Level, r.CodecIsProducer = codec, levels[codec], false
+}
 
 // TP returns the partition's name.
-func (l *Log) TP() TopicPartition { panic("stub") }
+func (l *Log) TP() TopicPartition { return l.tp }
 
-// Size returns the bytes of all segments.
-func (l *Log) Size() int64 { panic("stub") }
+// TopicID returns the id of the topic the log belongs to.
+func (l *Log) TopicID() [16]byte { return l.id }
 
 // Dir returns the log directory (one of Options.Dirs) the log lies in.
-func (l *Log) Dir() string { panic("stub") }
+func (l *Log) Dir() string { return l.dir.path }
+
+// StartOffset returns the log start offset: what is below it was deleted.
+func (l *Log) StartOffset() int64 { return l.logStart.Load() }
+
+// EndOffset returns the log end offset: the offset the next record gets.
+func (l *Log) EndOffset() int64 { return l.logEnd.Load() }
+
+// FlushedOffset returns the offset below which everything is on stable storage.
+func (l *Log) FlushedOffset() int64 { return l.flushed.Load() }
+
+// HighWatermark returns the offset below which consumers may read.
+func (l *Log) HighWatermark() int64 { return l.hw.Load() }
+
+// SetHighWatermark raises the high watermark; a lower value than the present one is ignored. hw is at most the log end.
+func (l *Log) SetHighWatermark(hw int64) {
+	invariant.Must(hw <= l.logEnd.Load(), "%v: high watermark %d above the log end %d", l.tp, hw, l.logEnd.Load())
+	for {
+		old := l.hw.Load()
+		if hw <= old || l.hw.CompareAndSwap(old, hw) {
+			return
+		}
+	}
+}
+
+// SetObserver sets who is told about progress; nil removes it. Progress from before the call is not repeated: read the offsets and Err
+// afterwards.
+func (l *Log) SetObserver(o Observer) {
+	if o == nil {
+		l.observer.Store(nil)
+		return
+	}
+	l.observer.Store(&o)
+}
+
+func (l *Log) notifyAppended(logEnd int64) {
+	if o := l.observer.Load(); o != nil {
+		(*o).Appended(logEnd)
+	}
+}
+
+func (l *Log) notifyFlushed(flushed int64) {
+	if o := l.observer.Load(); o != nil {
+		(*o).Flushed(flushed)
+	}
+}
 
 // Err returns why the log takes no appends: its directory or itself failed, it was deleted or closed. nil when it works.
-func (l *Log) Err() error { panic("stub") }
+func (l *Log) Err() error {
+	if p := l.failed.Load(); p != nil {
+		return *p
+	}
+	return nil
+}
 
-// EndOffsetForEpoch returns the largest epoch at most epoch that the log has, and where it ends (the start of the next one, or the log end);
-// -1, -1 when the log has none.
-func (l *Log) EndOffsetForEpoch(epoch int32) (foundEpoch int32, endOffset int64) { panic("stub") }
+// fail ends the log's working life. The first reason stays, and the observer hears it once.
+func (l *Log) fail(err error) {
+	if !l.failed.CompareAndSwap(nil, &err) {
+		return
+	}
+	if o := l.observer.Load(); o != nil {
+		(*o).Failed(err)
+	}
+}
 
-// LatestEpoch returns the latest leader epoch in the log, -1 when there is none.
-func (l *Log) LatestEpoch() int32 { panic("stub") }
+// SetConfig makes cfg the log's configuration from the next append, roll or retention check on.
+func (l *Log) SetConfig(cfg *config.Topic) {
+	if old := l.cfg.Load(); old != nil && old.Topic == cfg {
+		return
+	}
+	l.cfg.Store(l.e.newLogConfig(cfg))
+}
 
-// EpochAt returns the leader epoch of the record at offset, -1 when unknown.
-func (l *Log) EpochAt(offset int64) int32 { panic("stub") }
+// Config returns the configuration in force.
+func (l *Log) Config() *config.Topic { return l.cfg.Load().Topic }
 
-// AssignEpochStart notes that epoch starts at offset; called when the node becomes leader. An epoch or offset below the latest is ignored.
-func (l *Log) AssignEpochStart(epoch int32, offset int64) error { panic("stub") }
+// Size returns the bytes of all segments.
+func (l *Log) Size() int64 {
+	segs := l.segs.Load()
+	if segs == nil {
+		return 0
+	}
+	return segs.size()
+}
 
-// DeleteRecords raises the log start offset to upTo (-1: the high watermark) durably and returns it.
-func (l *Log) DeleteRecords(upTo int64) (logStart int64, err error) { panic("stub") }
-
-// Truncate cuts the log so that to becomes its end. The durable promise is lowered first (B-C12). ErrBelowHighWatermark below the high watermark.
-func (l *Log) Truncate(to int64) error { panic("stub") }
-
-// Producers describes the producers the log knows.
-func (l *Log) Producers() []ProducerState { panic("stub") }
+// Producers describes the producers the log knows, in no order.
+func (l *Log) Producers() []ProducerState {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var all []ProducerState
+	if l.mu.producers != nil {
+		l.mu.producers.each(func(p ProducerState) { all = append(all, p) })
+	}
+	return all
+}
 
 // FirstUnstableOffset returns the first offset of the oldest open transaction, or false.
-func (l *Log) FirstUnstableOffset() (int64, bool) { panic("stub") }
+func (l *Log) FirstUnstableOffset() (int64, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.mu.producers == nil {
+		return 0, false
+	}
+	return l.mu.producers.firstUnstableOffset()
+}

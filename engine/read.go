@@ -1,6 +1,12 @@
 package engine
 
-import "github.com/leatmq/leat/segment"
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/leatmq/leat/segment"
+)
 
 // Range is a piece of a segment file, made of whole batches except perhaps the last. It holds the segment open until Release. A Range with N 0
 // holds nothing; Release is then a no-op.
@@ -11,36 +17,194 @@ type Range struct {
 }
 
 // Fd returns the descriptor for sendfile; false when there is none.
-func (r Range) Fd() (uintptr, bool) { panic("stub") }
+func (r Range) Fd() (uintptr, bool) {
+	if r.Seg == nil {
+		return 0, false
+	}
+	return r.Seg.Fd()
+}
 
 // Cached tells whether the bytes are in the page cache.
-func (r Range) Cached() bool { panic("stub") }
+func (r Range) Cached() bool { return r.Seg == nil || r.Seg.Cached(r.Pos, int64(r.N)) }
 
 // Prefetch asks the kernel to read the bytes.
-func (r Range) Prefetch() { panic("stub") }
+func (r Range) Prefetch() {
+	if r.Seg != nil {
+		r.Seg.Prefetch(r.Pos, int64(r.N))
+	}
+}
 
 // ReadAt reads bytes of the range; off counts from its start.
-func (r Range) ReadAt(p []byte, off int64) (int, error) { panic("stub") }
+func (r Range) ReadAt(p []byte, off int64) (int, error) {
+	if off < 0 || off >= int64(r.N) {
+		return 0, io.EOF
+	}
+	short := int64(len(p)) > int64(r.N)-off
+	if short {
+		p = p[:int64(r.N)-off]
+	}
+	n, err := r.Seg.ReadAt(p, r.Pos+off)
+	if err == nil && short {
+		err = io.EOF
+	}
+	return n, err
+}
 
 // Release gives the segment back. Exactly once.
-func (r Range) Release() { panic("stub") }
+func (r Range) Release() {
+	if r.Seg != nil {
+		r.Seg.Release()
+	}
+}
 
 // Read returns the bytes from the batch that contains offset up to the batch that contains upTo (exclusive), at most maxBytes: a batch that
 // does not fit is cut, but with minOne the first one is returned whole. Nothing (N 0) when offset is at or above upTo. It never crosses a segment,
 // so N may be small though more follows. ErrOffsetOutOfRange below the log start and above the log end.
 func (l *Log) Read(offset int64, maxBytes int, upTo int64, minOne bool) (Range, error) {
-	panic("stub")
+	if offset < l.logStart.Load() || offset > l.logEnd.Load() {
+		return Range{}, ErrOffsetOutOfRange
+	}
+	if offset >= upTo || maxBytes <= 0 && !minOne {
+		return Range{}, l.readable()
+	}
+	for {
+		segs := l.segs.Load()
+		if segs == nil {
+			return Range{}, l.readable()
+		}
+		r, ok, err := l.readFrom(segs, offset, max(maxBytes, 0), upTo, minOne)
+		if ok {
+			return r, err
+		}
+		if err := l.readable(); err != nil {
+			return Range{}, err
+		}
+		if offset < l.logStart.Load() { // the segment left the log after the check above
+			return Range{}, ErrOffsetOutOfRange
+		}
+	}
+}
+
+// readable returns why nothing can be read: nil when the log is only at its end. A log that failed for writing still serves what it has; a closed
+// one does not.
+func (l *Log) readable() error {
+	if err := l.Err(); errors.Is(err, ErrClosed) {
+		return err
+	}
+	return nil
+}
+
+// readFrom reads from the first segment that has a batch at or above offset. ok is false when that segment is no longer part of the log.
+func (l *Log) readFrom(segs *segmentList, offset int64, maxBytes int, upTo int64, minOne bool) (r Range, ok bool, err error) {
+	for i := segs.find(offset); i < len(segs.list); i++ {
+		h := segs.list[i]
+		if h.Base() >= upTo {
+			return Range{}, true, nil
+		}
+		if !h.Acquire() {
+			return Range{}, false, nil
+		}
+		r, err := l.readSegment(h, i+1 < len(segs.list), segs.nextBase(i, upTo), offset, maxBytes, upTo, minOne)
+		if err == io.EOF { // nothing at or above offset here
+			err = l.checkGap(segs, i)
+			if err == nil {
+				h.Release()
+				continue
+			}
+		}
+		if err != nil {
+			h.Release()
+			return Range{}, true, l.readError(err)
+		}
+		if r.N == 0 {
+			h.Release()
+			r.Seg = nil
+		}
+		return r, true, nil
+	}
+	return Range{}, true, l.Err() // a damaged log may end before its end
+}
+
+// checkGap decides whether it is right that segment i, which is loaded, has nothing at an offset below the next segment. Only compaction makes
+// such gaps; without it they are records that were lost.
+func (l *Log) checkGap(segs *segmentList, i int) error {
+	if i+1 == len(segs.list) || l.cfg.Load().Compact {
+		return nil
+	}
+	next := segs.list[i].NextOffset()
+	if next >= segs.list[i+1].Base() {
+		return nil
+	}
+	return &DamageError{Path: l.path, Offset: next, Msg: fmt.Sprintf("the records up to offset %d are missing", segs.list[i+1].Base())}
+}
+
+// readSegment finds the range in h, whose offsets end at nextBase. io.EOF when h has nothing at or above offset.
+func (l *Log) readSegment(h *handle, sealed bool, nextBase, offset int64, maxBytes int, upTo int64, minOne bool) (Range, error) {
+	limit, err := l.endPosition(h, sealed, nextBase, upTo)
+	if err != nil {
+		return Range{}, err
+	}
+	pos, ok := l.startPosition(h, offset)
+	if ok && pos < limit && (!minOne || limit-pos <= int64(maxBytes)) {
+		return Range{h.Segment, pos, int(min(limit-pos, int64(maxBytes)))}, nil
+	}
+	pos, _, first, err := h.PositionOf(offset, limit)
+	if err != nil {
+		return Range{}, err
+	}
+	n := min(limit-pos, int64(maxBytes))
+	if minOne && n < int64(first) {
+		n = int64(first)
+	}
+	return Range{h.Segment, pos, int(n)}, nil
+}
+
+// startPosition returns where the batch at offset starts when that is known without a lookup.
+func (l *Log) startPosition(h *handle, offset int64) (int64, bool) {
+	if offset == h.Base() {
+		return 0, true
+	}
+	return l.tail.find(h, offset)
+}
+
+// endPosition returns the position in h below which everything is below upTo.
+func (l *Log) endPosition(h *handle, sealed bool, nextBase, upTo int64) (int64, error) {
+	if sealed && upTo >= nextBase {
+		return h.Size(), nil
+	}
+	if pos, ok := l.tail.find(h, upTo); ok {
+		return pos, nil
+	}
+	pos, _, _, err := h.PositionOf(upTo, h.Size())
+	if err == io.EOF { // upTo is the end of the segment
+		return pos, nil
+	}
+	return pos, err
+}
+
+// readError classifies what reading a segment returned.
+func (l *Log) readError(err error) error {
+	if errors.Is(err, ErrStorage) {
+		return err
+	}
+	return &StorageError{Path: l.path, Op: "read", Err: err}
 }
 
 // Hot tells whether Read(offset) will find its index in memory, so that it may be done on an event loop.
-func (l *Log) Hot(offset int64) bool { panic("stub") }
-
-// OffsetForTimestamp returns the first record with a timestamp of at least ts below upTo, its own timestamp and its leader epoch.
-func (l *Log) OffsetForTimestamp(ts, upTo int64) (offset, foundTs int64, epoch int32, found bool, err error) {
-	panic("stub")
-}
-
-// MaxTimestampOffset returns the first record with the largest timestamp below upTo.
-func (l *Log) MaxTimestampOffset(upTo int64) (offset, foundTs int64, epoch int32, found bool, err error) {
-	panic("stub")
+func (l *Log) Hot(offset int64) bool {
+	segs := l.segs.Load()
+	if segs == nil {
+		return true
+	}
+	h := segs.list[segs.find(offset)]
+	if h == segs.active() {
+		if _, ok := l.tail.find(h, offset); ok {
+			return true
+		}
+	}
+	if !h.Acquire() {
+		return true
+	}
+	defer h.Release()
+	return h.Hot(offset)
 }

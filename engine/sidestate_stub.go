@@ -102,3 +102,8 @@ func takeCleanMarker(fsys vfs.FS, dir string) (clean bool, brokerEpoch int64, er
 	panic("stub")
 }                                                                     // read, remove, SyncDir
 func putCleanMarker(fsys vfs.FS, dir string, brokerEpoch int64) error { panic("stub") }
+
+// MetaPropertiesError is a log directory that must not be used.
+type MetaPropertiesError struct{ Path, Msg string }
+
+func (e *MetaPropertiesError) Error() string { return e.Path + ": " + e.Msg }

@@ -1,0 +1,96 @@
+// Package engine keeps partition logs on disk: appends, group commit, reads, rolling, retention, truncation, recovery.
+//
+// It knows nothing of the protocol, of leaders and followers, or of what a high watermark means; package replication tells it.
+//
+// # Offsets of a log
+//
+//	logStart   what is below was deleted; only grows
+//	hw         high watermark: consumers read below it. Raised by SetHighWatermark only, never lowered while the log is open
+//	flushed    everything below is on stable storage on this node. Raised by flush rounds, lowered by Truncate only
+//	logEnd     the next record's offset. Raised by appends, lowered by Truncate
+//	recovery   (recovery point) everything below is on stable storage, and so is what is derived from it: finished segments, index entries,
+//	point      leader epochs, a producer snapshot. A start after a crash trusts what is below without looking and scans what is above
+//
+//	logStart <= hw <= logEnd      flushed <= logEnd      recovery point <= flushed
+//
+// The recovery point is raised when all that is durable, and lowered, on disk too, before anything above the new value is cut.
+//
+// # States of a log
+//
+//	open       everything works
+//	failed     its directory went offline, or it was found damaged. Appends, truncation, retention answer ErrStorage; what can be read is read
+//	deleted    moved away: ErrDeleted. Readers that hold a Range keep it
+//	closed     the engine is closed: ErrClosed
+//
+// A log leaves open once and never returns; Log.Err tells the reason, the Observer hears it.
+//
+// # States of a log directory
+//
+//	unlocked   not ours
+//	loading    locked; the clean shutdown marker was read and durably removed (in this order, before anything else)
+//	online     every log was loaded
+//	offline    an operation failed that must not be retried (a sync) or that says the disk is broken. All its logs failed. Until the next start
+//	           nothing is written to it: what is on stable storage stays as it was
+//	closed     everything flushed and checkpointed, the marker written last, unlocked
+//
+// A full disk, or running out of descriptors, is no failure: the operation that met it answers an error, the next one is tried again.
+//
+// # What is durable when
+//
+//	a new log             directory, topic id, first segment and their entries: before Create returns
+//	a batch               when FlushedOffset passes it. The flush round has then synced every segment from the old flushed offset on, and
+//	                      the partition directory if a segment was added: a batch is never promised before the file it is in can be found
+//	log start             before the files below it go (retention), before DeleteRecords answers
+//	high watermark        at checkpoints and at close; a start clamps it into the log
+//	leader epochs,        before the recovery point passes them. A recovery finds the newer ones in the batches
+//	producers, indexes
+//	recovery point        checkpointed while running, so a start after a crash reads only what was appended since
+//	deletion of a log     before Delete returns
+//
+// After a crash, the start scans from the recovery point. The first batch that is not valid ends the log; what follows, and later segments, are cut:
+// nothing of it was promised. What the scan accepts is synced before anyone sees it, because it may be in the page cache only. If the log ends
+// below its recovery point, bytes are missing that were promised: nothing is cut and the log fails (DamageError).
+//
+// A file that is derived (index, snapshot, leader epochs, checkpoint) and missing or wrong is rebuilt or counts as empty; it never stops a start.
+//
+// # Who does what
+//
+//	append worker   (Options.Workers of them) turns: validate, assign offsets, write, publish, answer. A log is pinned to one worker
+//	flusher         (one per directory, with up to 15 helpers) flush rounds
+//	background      (one) seals rolled segments, starts writeback, closes and unlinks segments
+//	ticker          (one, StartBackground) Tick
+//	callers         Create, Delete, Truncate, DeleteRecords, Close do their I/O on the caller's goroutine; reads too
+//
+// # Appends
+//
+// Log.Enqueue pushes onto the log's queue; whoever finds it empty puts the log into its worker's run queue. A turn takes what is queued, up to
+// turnBytesMax, and writes it with one pwritev, or one per segment if it rolls in between. Offsets are assigned by patching the batch in place. Producer
+// state is changed as batches are placed, so that a batch is checked against the one before it in the same turn, and is rolled back when the write
+// fails. Completers and the observer run after the locks are released, and only then is the log handed to the flusher: nobody hears that
+// an offset is flushed before hearing that it exists. A steady state append allocates nothing.
+//
+// The new segment of a roll is made by the worker: with allocation in small steps that takes tens of microseconds, less than handing over one that
+// was prepared. All that is slow about a roll (trimming, syncing, the producer snapshot) is the background's.
+//
+// # Flush rounds
+//
+// A round takes the dirty logs of the directory, syncs their files, raises the flushed offsets, tells the observers; the next one begins at
+// once if something became dirty meanwhile. One to three files are synced in parallel; more with one syncfs when the directory has a file system
+// of its own. What a round makes durable is each log's target as of the taking. A failed sync is final: the kernel may have dropped the pages, so a retry
+// could succeed without the data. The directory goes offline and everything that waits fails.
+//
+// # Locks
+//
+// In this order; none is held while a Completer or Observer runs, except that Failed may come under maint:
+//
+//	Engine.tick      one Tick at a time
+//	Engine.admin[i]  creation and deletion of the partitions that hash to i
+//	Log.maint        which segments there are (but for the worker's roll), sealing, recovery point. Held during I/O; no request waits for it
+//	                 but DeleteRecords and Truncate
+//	Log.mu           what a turn works on: active segment, producers, epochs. Held by the worker during its write
+//	logDir.writing   the checkpoint files. Held during I/O
+//	logDir.mu, Log.flush, worker.mu, flusher.mu, tailCache.mu, trash.mu, jobQueue.mu   leaves: no I/O, nothing else taken
+//
+// Readers take no lock: the list of segments is an immutable snapshot behind an atomic pointer, each segment is reference counted, offsets are
+// atomics. A reader that finds a segment gone loads the list again.
+package engine

@@ -1,0 +1,261 @@
+package engine
+
+import (
+	"errors"
+	"sync"
+)
+
+const (
+	// syncfsFilesMin is the number of dirty files from which one syncfs is cheaper than a sync of each (measured: see docs/BENCHMARKS.md).
+	syncfsFilesMin = 4
+	// syncersMax bounds the files synced at once.
+	syncersMax = 16
+)
+
+// flusher makes the logs of one directory durable in rounds: it takes everything that is dirty, syncs, raises the flushed offsets, tells, and
+// begins again while there is something. There is no timer: what arrives during a round gathers for the next.
+type flusher struct {
+	d  *logDir
+	mu struct {
+		sync.Mutex
+		dirty   []*Log
+		stopped bool
+	}
+	wake *sync.Cond // on mu
+	done chan struct{}
+
+	// Owned by the goroutine, reused.
+	logs  []*Log
+	round []roundLog
+	tasks []syncTask
+
+	syncers struct {
+		queue   chan *syncTask
+		running int
+		pending sync.WaitGroup
+	}
+}
+
+// roundLog is a log as a round found it.
+type roundLog struct {
+	log    *Log
+	target int64
+	gen    uint64
+}
+
+// syncTask is one file or directory to sync.
+type syncTask struct {
+	log *Log
+	seg *handle // nil: the log's directory
+	err error
+}
+
+func newFlusher(d *logDir) *flusher {
+	f := &flusher{d: d, done: make(chan struct{})}
+	f.wake = sync.NewCond(&f.mu.Mutex)
+	f.syncers.queue = make(chan *syncTask, syncersMax)
+	return f
+}
+
+// requestFlush makes the log durable up to end, which it has, in the next round. Any goroutine.
+func (l *Log) requestFlush(end int64) {
+	for {
+		old := l.flushTarget.Load()
+		if end <= old || l.flushTarget.CompareAndSwap(old, end) {
+			break
+		}
+	}
+	l.dir.flusher.add(l)
+}
+
+func (f *flusher) add(l *Log) {
+	f.mu.Lock()
+	if !l.flushQueued {
+		l.flushQueued = true
+		f.mu.dirty = append(f.mu.dirty, l)
+		if len(f.mu.dirty) == 1 {
+			f.wake.Signal()
+		}
+	}
+	f.mu.Unlock()
+}
+
+// take waits for dirty logs and returns them; nil when the flusher was stopped and nothing is dirty.
+func (f *flusher) take() []*Log {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for len(f.mu.dirty) == 0 {
+		if f.mu.stopped {
+			return nil
+		}
+		f.wake.Wait()
+	}
+	f.mu.dirty, f.logs = f.logs[:0], f.mu.dirty
+	for _, l := range f.logs {
+		l.flushQueued = false
+	}
+	return f.logs
+}
+
+// loop is the goroutine.
+func (f *flusher) loop() {
+	defer close(f.done)
+	defer close(f.syncers.queue)
+	for logs := f.take(); logs != nil; logs = f.take() {
+		f.flush(logs)
+		clear(logs)
+	}
+}
+
+// stop finishes what is dirty and ends the goroutine.
+func (f *flusher) stop() {
+	f.mu.Lock()
+	f.mu.stopped = true
+	f.wake.Signal()
+	f.mu.Unlock()
+	<-f.done
+}
+
+// flush is one round.
+func (f *flusher) flush(logs []*Log) {
+	if f.d.err() != nil {
+		return // the logs have failed with the directory
+	}
+	f.collect(logs)
+	err := f.sync()
+	for i := range f.tasks {
+		if h := f.tasks[i].seg; h != nil {
+			h.Release()
+		}
+		f.tasks[i] = syncTask{}
+	}
+	f.tasks = f.tasks[:0]
+	if err != nil {
+		// R18, B-A1: what the kernel could not write it may have dropped. Asking again would be answered with a lie.
+		f.d.fail("sync", err)
+	}
+	for i := range f.round {
+		if err == nil {
+			r := &f.round[i]
+			r.log.raiseFlushed(r.target, r.gen)
+		}
+		f.round[i] = roundLog{}
+	}
+	f.round = f.round[:0]
+}
+
+// collect notes what the round has to sync: every segment with bytes between the flushed offset and the target, also those sealed meanwhile,
+// and directories with new entries.
+func (f *flusher) collect(logs []*Log) {
+	for _, l := range logs {
+		l.flush.Lock()
+		gen, from := l.flush.gen, l.flushed.Load()
+		l.flush.Unlock()
+		target := l.flushTarget.Load()
+		if target <= from || l.Err() != nil {
+			continue
+		}
+		f.round = append(f.round, roundLog{l, target, gen})
+		if l.dirtyDir.Swap(false) {
+			f.tasks = append(f.tasks, syncTask{log: l})
+		}
+		f.collectSegments(l, from, target)
+	}
+}
+
+func (f *flusher) collectSegments(l *Log, from, target int64) {
+	segs := l.segs.Load()
+	if segs == nil {
+		return
+	}
+	for i := segs.find(from); i < len(segs.list); i++ {
+		h := segs.list[i]
+		if h.Base() >= target {
+			return
+		}
+		if h.Acquire() { // else it was cut off or deleted: nothing of it is left to promise
+			f.tasks = append(f.tasks, syncTask{log: l, seg: h})
+		}
+	}
+}
+
+// sync makes all tasks durable.
+func (f *flusher) sync() error {
+	switch n := len(f.tasks); {
+	case n == 0:
+		return nil
+	case n == 1:
+		return f.d.e.runSync(&f.tasks[0])
+	case n >= syncfsFilesMin && f.useSyncFS():
+		err := f.d.e.o.FS.SyncFS(f.d.path)
+		if !errors.Is(err, errors.ErrUnsupported) {
+			return err
+		}
+	}
+	return f.syncEach()
+}
+
+func (f *flusher) useSyncFS() bool {
+	switch f.d.e.o.SyncMethod {
+	case "syncfs":
+		return true
+	case "fdatasync":
+		return false
+	}
+	return f.d.ownFS
+}
+
+// syncEach syncs the tasks with as many goroutines as are worth it; the flusher itself is one of them.
+func (f *flusher) syncEach() error {
+	for f.syncers.running < min(len(f.tasks), syncersMax)-1 {
+		f.syncers.running++
+		go f.syncer()
+	}
+	f.syncers.pending.Add(len(f.tasks) - 1)
+	for i := 1; i < len(f.tasks); i++ {
+		f.syncers.queue <- &f.tasks[i]
+	}
+	f.tasks[0].err = f.d.e.runSync(&f.tasks[0])
+	f.syncers.pending.Wait()
+	for i := range f.tasks {
+		if err := f.tasks[i].err; err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// syncer is a helper goroutine; it lives as long as the flusher.
+func (f *flusher) syncer() {
+	for t := range f.syncers.queue {
+		t.err = f.d.e.runSync(t)
+		f.syncers.pending.Done()
+	}
+}
+
+func (e *Engine) runSync(t *syncTask) error {
+	if t.seg != nil {
+		return t.seg.Sync()
+	}
+	err := e.o.FS.SyncDir(t.log.path)
+	if err != nil && errors.Is(t.log.Err(), ErrDeleted) {
+		return nil // the directory was renamed away
+	}
+	return err
+}
+
+// raiseFlushed publishes that everything below target is durable, unless the log was cut after the round had begun.
+func (l *Log) raiseFlushed(target int64, gen uint64) {
+	l.flush.Lock()
+	raised := gen == l.flush.gen && target > l.flushed.Load()
+	if raised {
+		l.flushed.Store(target)
+		if target == l.logEnd.Load() {
+			l.firstDirtyMs.Store(0)
+		}
+	}
+	l.flush.Unlock()
+	if raised {
+		l.notifyFlushed(target)
+	}
+}

@@ -1,0 +1,393 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/leatmq/leat/record"
+	"github.com/leatmq/leat/segment"
+)
+
+// load opens the log from its directory. After an unclean stop it scans what lies at or above the recovery point, cuts a torn tail and makes
+// durable what it accepts; below the recovery point nothing is scanned and nothing is ever cut. Errors are failures of the directory; damage to
+// this log alone makes it a failed log that still reads.
+func (l *Log) load(state *dirState) error {
+	l.maint.Lock()
+	defer l.maint.Unlock()
+	var err error
+	if l.id, err = readTopicID(l.e.o.FS, l.path); err != nil {
+		if !isCorrupt(err) {
+			return err
+		}
+		l.e.log.Warn("the partition's topic id is unreadable; it takes the next one it is created with", "partition", l.tp.String(), "err", err)
+	}
+	bases, err := l.listSegments()
+	if err != nil {
+		return err
+	}
+	r := loader{l: l, clean: state.clean, recoveryPoint: state.recoveryPoint[l.tp]}
+	if len(bases) == 0 {
+		err = r.empty(state.logStart[l.tp])
+	} else {
+		err = r.open(bases)
+	}
+	if err != nil {
+		return err
+	}
+	if l.segs.Load() == nil {
+		return nil // all is gone, and said so
+	}
+	return r.restore(state.logStart[l.tp], state.highWatermark[l.tp])
+}
+
+// listSegments returns the base offsets of the segments in the directory, ascending, and removes what an earlier run did not get to remove.
+func (l *Log) listSegments() ([]int64, error) {
+	entries, err := l.e.o.FS.ReadDir(l.path)
+	if err != nil {
+		return nil, err
+	}
+	var bases []int64
+	for _, entry := range entries {
+		if base, ok := parseBaseOffset(entry.Name, logSuffix); ok && !entry.IsDir {
+			bases = append(bases, base)
+			continue
+		}
+		if strings.HasSuffix(entry.Name, deletedSuffix) || strings.HasSuffix(entry.Name, ".tmp") || strings.HasSuffix(entry.Name, ".cleaned") {
+			if err := l.e.o.FS.Remove(filepath.Join(l.path, entry.Name)); err != nil {
+				return nil, err
+			}
+		}
+	}
+	slices.Sort(bases)
+	return bases, nil
+}
+
+// removeSegmentFiles unlinks the files of the segment at base.
+func (l *Log) removeSegmentFiles(base int64) error {
+	for _, name := range []string{logFileName(base), indexFileName(base), timeIndexFileName(base), txnIndexFileName(base)} {
+		path := filepath.Join(l.path, name)
+		if _, err := l.e.o.FS.Stat(path); err != nil {
+			continue
+		}
+		if err := l.e.o.FS.Remove(path); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func isCorrupt(err error) bool {
+	var corrupt *CorruptError
+	return errors.As(err, &corrupt)
+}
+
+// loader opens one log.
+type loader struct {
+	l             *Log
+	clean         bool
+	recoveryPoint int64 // below it everything was durable
+	list          []*handle
+	recovered     bool // something was scanned
+	damage        error
+}
+
+// empty handles a directory without segments: one that was being created when the process ended, or one whose data is gone.
+func (r *loader) empty(logStart int64) error {
+	l := r.l
+	if r.recoveryPoint > 0 {
+		r.damaged(r.recoveryPoint, "there is no segment, though everything below this offset was on stable storage")
+		l.fail(&StorageError{Path: l.path, Op: "load", Err: r.damage})
+		return nil
+	}
+	h, err := l.createSegment(l.cfg.Load(), max(0, logStart), l.e.o.Now())
+	if err != nil {
+		return err
+	}
+	r.list = []*handle{h}
+	l.segs.Store(&segmentList{r.list})
+	return l.e.o.FS.SyncDir(l.path)
+}
+
+// open opens the segments.
+func (r *loader) open(bases []int64) error {
+	first := len(bases) - 1 // to be looked at
+	if !r.clean {
+		for first > 0 && bases[first] > r.recoveryPoint {
+			first--
+		}
+	}
+	for i, base := range bases {
+		h, err := r.openSegment(base, i < first)
+		if err != nil {
+			r.release()
+			return err
+		}
+		r.list = append(r.list, h)
+	}
+	whole, err := r.whole()
+	if err == nil && !whole {
+		err = r.recover(first)
+	}
+	if err != nil {
+		r.release()
+		return err
+	}
+	r.l.segs.Store(&segmentList{r.list})
+	return nil
+}
+
+// whole tells whether the log can be used as it is: the stop was clean, and the active segment's file indeed ends with its last batch.
+func (r *loader) whole() (bool, error) {
+	if !r.clean {
+		return false, nil
+	}
+	active := r.list[len(r.list)-1]
+	info, err := r.l.e.o.FS.Stat(filepath.Join(r.l.path, logFileName(active.Base())))
+	if err != nil || info.Size == active.Size() {
+		return err == nil, err
+	}
+	r.l.e.log.Warn("the stop was clean but the log has a tail: recovering it", "partition", r.l.tp.String(), "bytes", info.Size-active.Size())
+	return false, nil
+}
+
+func (r *loader) release() {
+	for _, h := range r.list {
+		h.Release()
+	}
+	r.list = nil
+}
+
+func (r *loader) openSegment(base int64, sealed bool) (*handle, error) {
+	s, err := segment.Open(r.l.path, base, r.l.cfg.Load().segment, sealed)
+	if err != nil {
+		return nil, err
+	}
+	h := &handle{Segment: s, createdMs: r.l.e.o.Now()}
+	h.sealed.Store(sealed)
+	return h, nil
+}
+
+// recover scans the segments from first on. The first batch that is not valid is the end of the log: what follows was never promised.
+func (r *loader) recover(first int) error {
+	l := r.l
+	r.recovered = true
+	for i := first; i < len(r.list); i++ {
+		h := r.list[i]
+		from := int64(0)
+		if i == first && r.recoveryPoint > h.Base() {
+			if !r.reaches(h, r.recoveryPoint) {
+				return nil
+			}
+			pos, _, _, err := h.PositionOf(r.recoveryPoint, h.Size())
+			if err != nil && err != io.EOF {
+				return err
+			}
+			from = pos
+		}
+		res, err := h.Recover(from, nil)
+		if err != nil {
+			return err
+		}
+		if i == first && res.NextOffset < r.recoveryPoint {
+			r.damaged(res.NextOffset, "the batch there is not valid, though it was on stable storage: "+res.Detail)
+			return nil
+		}
+		if res.CutBytes > 0 {
+			l.e.log.Warn("cut the tail of a log that was not on stable storage when the broker stopped", "partition", l.tp.String(),
+				"segment", h.Base(), "offset", res.NextOffset, "bytes", res.CutBytes, "why", res.Detail)
+		}
+		if i+1 == len(r.list) {
+			break
+		}
+		if res.CutBytes > 0 || res.NextOffset != r.list[i+1].Base() {
+			return r.cutBehind(i, res.NextOffset)
+		}
+		if err := r.finishSealed(h); err != nil {
+			return err
+		}
+	}
+	return r.syncDir()
+}
+
+// reaches checks that the log below the recovery point is whole enough to continue it. If not, the damage is noted and nothing is cut.
+func (r *loader) reaches(h *handle, recoveryPoint int64) bool {
+	next := h.NextOffset()
+	if next >= recoveryPoint {
+		return true
+	}
+	r.damaged(next, fmt.Sprintf("segment %d has no valid batch behind position %d, though everything below offset %d was on stable storage",
+		h.Base(), h.Size(), recoveryPoint))
+	return false
+}
+
+func (r *loader) damaged(offset int64, msg string) {
+	r.damage = &DamageError{Path: r.l.path, Offset: offset, Msg: msg}
+	r.l.e.log.Error("a log is damaged: it stays readable where it is whole and takes no appends", "partition", r.l.tp.String(), "offset", offset, "what", msg)
+}
+
+// finishSealed does what the background would have done with a segment that was rolled.
+func (r *loader) finishSealed(h *handle) error {
+	if err := h.Seal(r.l.e.o.Now()); err != nil {
+		return err
+	}
+	if err := h.Sync(); err != nil {
+		return err
+	}
+	if err := h.SyncIndexes(); err != nil {
+		return err
+	}
+	h.sealed.Store(true)
+	return nil
+}
+
+// cutBehind removes the segments behind i: the log ends in segment i.
+func (r *loader) cutBehind(i int, end int64) error {
+	for _, h := range r.list[i+1:] {
+		r.l.e.log.Warn("removing a segment behind the end of the log", "partition", r.l.tp.String(), "segment", h.Base(), "logEnd", end)
+		if err := h.Delete(); err != nil {
+			return err
+		}
+		h.Release()
+	}
+	r.list = r.list[:i+1]
+	return r.syncDir()
+}
+
+func (r *loader) syncDir() error { return r.l.e.o.FS.SyncDir(r.l.path) }
+
+// restore sets the offsets and rebuilds the state beside the data.
+func (r *loader) restore(logStart, hw int64) error {
+	l := r.l
+	active := l.segs.Load().active()
+	end := active.NextOffset()
+	if r.damage != nil {
+		end = max(end, r.recoveryPoint)
+	}
+	start := max(logStart, r.list[0].Base())
+	if start > end {
+		r.damaged(end, fmt.Sprintf("the log ends below its start offset %d", start))
+		end = start
+	}
+	l.logStart.Store(start)
+	l.logEnd.Store(end)
+	l.flushed.Store(end)
+	l.flushTarget.Store(end)
+	l.hw.Store(min(max(hw, start), end))
+	if r.damage != nil {
+		l.promise.recoveryPoint.Store(r.recoveryPoint)
+		l.fail(&StorageError{Path: l.path, Op: "load", Err: r.damage})
+	}
+	if err := r.restoreSideState(start, end); err != nil {
+		return err
+	}
+	if r.damage != nil {
+		return nil
+	}
+	return r.promise(active, end)
+}
+
+// restoreSideState loads the leader epochs and producers and brings them up to end from the batches they have not seen.
+func (r *loader) restoreSideState(start, end int64) error {
+	l := r.l
+	epochs, err := loadEpochs(l.e.o.FS, l.path)
+	epochsFrom := end
+	if r.recovered {
+		epochsFrom = r.recoveryPoint
+	}
+	switch {
+	case err == nil:
+		l.epochs = epochs
+	case isCorrupt(err):
+		l.e.log.Warn("the leader epoch file is unusable and will be rebuilt", "partition", l.tp.String(), "err", err)
+	default:
+		return err
+	}
+	if _, ok := l.epochs.latest(); !ok {
+		epochsFrom = start
+	}
+	changed := l.epochs.truncateFromEnd(end)
+	changed = l.epochs.truncateFromStart(start) || changed
+	snap, err := loadNewestSnapshot(l.e.o.FS, l.path, end)
+	if err != nil {
+		return err
+	}
+	for _, skipped := range snap.skipped {
+		l.e.log.Warn("a producer snapshot is unusable", "partition", l.tp.String(), "err", skipped)
+	}
+	if snap.offset >= 0 {
+		l.mu.producers.restore(snap.entries)
+		l.promise.snapshotOffset = snap.offset
+	}
+	if err := removeSnapshotsAbove(l.e.o.FS, l.path, end); err != nil {
+		return err
+	}
+	producersFrom := max(snap.offset, start)
+	err = l.eachBatch(min(producersFrom, max(epochsFrom, start)), end, func(b record.Batch) {
+		if b.BaseOffset() >= producersFrom {
+			l.mu.producers.update(b)
+		}
+		if e := b.PartitionLeaderEpoch(); e >= 0 {
+			if latest, ok := l.epochs.latest(); !ok || e > latest {
+				changed = l.epochs.assign(e, b.BaseOffset()) || changed
+			}
+		}
+	})
+	l.epochsChangedLocked()
+	l.epochsDirty.Store(changed)
+	if err != nil {
+		l.e.log.Warn("the producers of a log are known only in part: reading its batches failed", "partition", l.tp.String(), "err", err)
+	}
+	return nil
+}
+
+// eachBatch calls fn for every batch with offsets in [from, to).
+func (l *Log) eachBatch(from, to int64, fn func(record.Batch)) error {
+	if from >= to {
+		return nil
+	}
+	segs := l.segs.Load()
+	for i := segs.find(from); i < len(segs.list); i++ {
+		h := segs.list[i]
+		if h.Base() >= to {
+			return nil
+		}
+		if err := h.Load(); err != nil {
+			return err
+		}
+		pos, _, _, err := h.PositionOf(max(from, h.Base()), h.Size())
+		if err == io.EOF {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if err := h.Batches(pos, h.Size(), func(b record.Batch, _ int64) error { fn(b); return nil }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// promise makes the recovery point the log end: what is below it is durable, the data (by Recover, or the clean stop) and what is derived from it.
+func (r *loader) promise(active *handle, end int64) error {
+	l := r.l
+	if err := l.storeEpochs(); err != nil {
+		if !isDiskFull(err) {
+			return err
+		}
+		l.e.log.Warn("writing the leader epochs is put off: the disk is full", "partition", l.tp.String(), "err", err)
+		l.promise.recoveryPoint.Store(min(r.recoveryPoint, end))
+		return nil
+	}
+	if r.recovered {
+		if err := active.SyncIndexes(); err != nil {
+			return err
+		}
+	}
+	l.promise.recoveryPoint.Store(end)
+	return nil
+}

@@ -1,0 +1,312 @@
+package engine
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync"
+
+	"github.com/leatmq/leat/internal/vfs"
+)
+
+// Open locks and loads the log directories. When it returns, everything a Log shows is on stable storage. An unusable directory takes the
+// engine down only if it is the only one, or if what is wrong is that it must not be used at all: *vfs.LockedError, *MetaPropertiesError,
+// *DuplicateLogError.
+func Open(o Options) (*Engine, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	e := &Engine{o: o, log: o.Logger, jobs: newJobQueue(), defaults: &o.Defaults.TopicDefaults}
+	e.rand.from = o.Rand
+	e.life.stop = make(chan struct{})
+	for range o.Workers {
+		e.workers = append(e.workers, newWorker(e))
+	}
+	if err := e.openDirs(); err != nil {
+		return nil, errors.Join(err, e.unlock())
+	}
+	e.start()
+	if err := e.loadDirs(); err != nil {
+		e.abandon()
+		return nil, err
+	}
+	e.due.reset(o.Now())
+	return e, nil
+}
+
+// start starts the goroutines that the logs need.
+func (e *Engine) start() {
+	for _, w := range e.workers {
+		go w.loop()
+	}
+	for _, d := range e.dirs {
+		go d.flusher.loop()
+	}
+	go e.jobLoop()
+}
+
+// openDirs locks the directories and settles whose they are, before anything in them is looked at.
+func (e *Engine) openDirs() error {
+	seen := map[string]bool{}
+	metas := make([]*metaProperties, len(e.o.Dirs))
+	for i, path := range e.o.Dirs {
+		path = filepath.Clean(path)
+		if seen[path] {
+			return fmt.Errorf("engine: log directory %s is given twice", path)
+		}
+		seen[path] = true
+		d := &logDir{e: e, path: path}
+		d.mu.logs, d.mu.claimed = map[TopicPartition]*Log{}, map[TopicPartition]bool{}
+		d.flusher = newFlusher(d)
+		e.dirs = append(e.dirs, d)
+		meta, err := d.open()
+		if err != nil {
+			if err := e.dirUnusable(d, err); err != nil {
+				return err
+			}
+			continue
+		}
+		metas[i] = meta
+		if meta != nil && e.clusterID == "" {
+			e.clusterID = meta.ClusterID
+		}
+	}
+	return e.settleIdentity(metas)
+}
+
+// dirUnusable decides what err, met while opening d, means: nil when the engine goes on without the directory.
+func (e *Engine) dirUnusable(d *logDir, err error) error {
+	var locked *vfs.LockedError
+	var meta *MetaPropertiesError
+	var double *DuplicateLogError
+	if len(e.o.Dirs) == 1 || errors.As(err, &locked) || errors.As(err, &meta) || errors.As(err, &double) {
+		return err
+	}
+	d.fail("open", err)
+	return nil
+}
+
+// open makes and locks the directory and reads meta.properties (nil when there is none).
+func (d *logDir) open() (*metaProperties, error) {
+	fsys := d.e.o.FS
+	if err := fsys.MkdirAll(d.path, 0o755); err != nil {
+		return nil, err
+	}
+	lock, err := fsys.Lock(filepath.Join(d.path, lockFileName))
+	if err != nil {
+		return nil, err
+	}
+	d.lock = lock
+	d.ownFS = fsys.OwnFS(d.path)
+	return readMetaProperties(fsys, d.path)
+}
+
+// settleIdentity checks that all directories belong to this node of one cluster and writes meta.properties where it is missing.
+func (e *Engine) settleIdentity(metas []*metaProperties) error {
+	if e.o.ClusterID != "" {
+		e.clusterID = e.o.ClusterID
+	}
+	if e.clusterID == "" {
+		id, err := e.newID()
+		if err != nil {
+			return err
+		}
+		e.clusterID = base64.RawURLEncoding.EncodeToString(id[:])
+	}
+	for i, d := range e.dirs {
+		if d.err() != nil {
+			continue
+		}
+		if meta := metas[i]; meta != nil {
+			if err := meta.check(d.path, e.clusterID, e.o.NodeID); err != nil {
+				return err
+			}
+			d.id = meta.DirectoryID
+			if d.id != ([16]byte{}) {
+				continue
+			}
+		}
+		if err := d.writeIdentity(); err != nil {
+			if err := e.dirUnusable(d, err); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// writeIdentity gives the directory an id and writes meta.properties.
+func (d *logDir) writeIdentity() error {
+	id, err := d.e.newID()
+	if err != nil {
+		return err
+	}
+	d.id = id
+	m := &metaProperties{ClusterID: d.e.clusterID, NodeID: d.e.o.NodeID, DirectoryID: id}
+	if err := writeMetaProperties(d.e.o.FS, d.path, m); err != nil {
+		return err
+	}
+	return d.e.o.FS.SyncDir(filepath.Dir(d.path)) // the log directory itself may be new
+}
+
+// loadDirs loads all directories at once. What it returns ends the engine.
+func (e *Engine) loadDirs() error {
+	errs := make([]error, len(e.dirs))
+	var wg sync.WaitGroup
+	for i, d := range e.dirs {
+		if d.err() != nil {
+			continue
+		}
+		wg.Go(func() { errs[i] = d.load() })
+	}
+	wg.Wait()
+	online := 0
+	for i, d := range e.dirs {
+		if errs[i] != nil {
+			if err := e.dirUnusable(d, errs[i]); err != nil {
+				return err
+			}
+		}
+		if d.err() == nil {
+			online++
+		}
+	}
+	if online == 0 {
+		return fmt.Errorf("engine: no log directory is usable: %w", e.dirs[0].err())
+	}
+	return nil
+}
+
+// dirState is what the directory's own files say about the logs in it.
+type dirState struct {
+	clean         bool
+	recoveryPoint map[TopicPartition]int64
+	logStart      map[TopicPartition]int64
+	highWatermark map[TopicPartition]int64
+}
+
+// load opens every log of the directory. The clean shutdown marker is removed durably before anything is loaded, so that a crash from here on is
+// followed by a recovery (B-A5).
+func (d *logDir) load() error {
+	fsys := d.e.o.FS
+	clean, _, err := takeCleanMarker(fsys, d.path)
+	if err != nil {
+		return err
+	}
+	state := dirState{clean: clean}
+	state.recoveryPoint = d.readCheckpoint(recoveryPointFileName)
+	state.logStart = d.readCheckpoint(logStartFileName)
+	state.highWatermark = d.readCheckpoint(highWatermarkFileName)
+	entries, err := fsys.ReadDir(d.path)
+	if err != nil {
+		return err
+	}
+	var found []TopicPartition
+	for _, entry := range entries {
+		switch tp, ok := parsePartitionDirName(entry.Name); {
+		case !entry.IsDir:
+		case ok:
+			found = append(found, tp)
+		case isDeletedDirName(entry.Name):
+			d.e.trash.addDir(d, filepath.Join(d.path, entry.Name), d.e.o.Now()+d.e.defaults.FileDeleteDelayMs)
+		}
+	}
+	if err := d.loadLogs(found, &state); err != nil {
+		return err
+	}
+	d.loaded = true
+	// Now the files speak about exactly what was found. A full disk must not stop the start: the old files are only less exact.
+	if err := d.writeCheckpoints(ckptAll); err != nil && !isDiskFull(err) {
+		return err
+	}
+	return nil
+}
+
+// readCheckpoint reads a checkpoint file. It is a derived file: a broken one counts as missing.
+func (d *logDir) readCheckpoint(name string) map[TopicPartition]int64 {
+	m, err := readOffsetCheckpoint(d.e.o.FS, filepath.Join(d.path, name))
+	if err != nil {
+		d.e.log.Warn("checkpoint file is unusable and will be rebuilt", "dir", d.path, "file", name, "err", err)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for tp := range m {
+		d.mu.claimed[tp] = true
+	}
+	return m
+}
+
+// loadLogs opens the logs named by found, several at a time, and stops at the first directory-wide failure.
+func (d *logDir) loadLogs(found []TopicPartition, state *dirState) error {
+	queue := make(chan TopicPartition)
+	var wg sync.WaitGroup
+	var first struct {
+		sync.Mutex
+		err error
+	}
+	failed := func() bool {
+		first.Lock()
+		defer first.Unlock()
+		return first.err != nil
+	}
+	for range max(1, d.e.o.Defaults.RecoveryThreadsPerLogDir) {
+		wg.Go(func() {
+			for tp := range queue {
+				if failed() {
+					continue
+				}
+				if err := d.loadLog(tp, state); err != nil {
+					first.Lock()
+					first.err = errors.Join(first.err, fmt.Errorf("load %s: %w", partitionDir(d.path, tp), err))
+					first.Unlock()
+				}
+			}
+		})
+	}
+	for _, tp := range found {
+		queue <- tp
+	}
+	close(queue)
+	wg.Wait()
+	return first.err
+}
+
+// loadLog opens one log and makes it known.
+func (d *logDir) loadLog(tp TopicPartition, state *dirState) error {
+	l := d.e.newLog(d, tp, d.e.defaults)
+	if err := l.load(state); err != nil {
+		return err
+	}
+	d.add(l)
+	if other, loaded := d.e.logs.LoadOrStore(tp, l); loaded {
+		return &DuplicateLogError{TP: tp, A: other.(*Log).path, B: l.path}
+	}
+	return nil
+}
+
+// unlock gives the directories' locks back.
+func (e *Engine) unlock() error {
+	var errs []error
+	for _, d := range e.dirs {
+		if d.lock != nil {
+			errs = append(errs, d.lock.Close())
+			d.lock = nil
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// abandon ends an engine that could not be loaded: nothing is written, and no directory is marked clean.
+func (e *Engine) abandon() {
+	for _, w := range e.workers {
+		w.stop()
+	}
+	for _, d := range e.dirs {
+		d.flusher.stop()
+	}
+	e.closeSegments()
+	e.jobs.stop()
+	_ = e.unlock()
+}

@@ -1,0 +1,175 @@
+package engine
+
+import (
+	"fmt"
+	"path/filepath"
+
+	"github.com/leatmq/leat/config"
+)
+
+// Create makes the log of a partition. It is idempotent for the same topic id; a log of another id under this name is a left-over of a
+// deleted topic and is moved away (B-A18). cfg is the topic's configuration and replaces the one an existing log has.
+func (e *Engine) Create(tp TopicPartition, id [16]byte, cfg *config.Topic) (*Log, error) {
+	if _, ok := parsePartitionDirName(partitionDirName(tp)); !ok || len(partitionDirName(tp)) > dirNameBytesMax {
+		return nil, fmt.Errorf("engine: %q is no partition name", tp.String())
+	}
+	lock := e.adminLock(tp)
+	lock.Lock()
+	defer lock.Unlock()
+	if e.closed() {
+		return nil, ErrClosed
+	}
+	if l := e.Log(tp); l != nil {
+		keep, err := e.adopt(l, id, cfg)
+		if keep || err != nil {
+			return l, err
+		}
+	}
+	d, err := e.placeNew(tp)
+	if err != nil {
+		return nil, err
+	}
+	return d.create(tp, id, cfg)
+}
+
+// adopt decides about a log that exists under the name: keep it, or move it away because it belongs to another topic.
+func (e *Engine) adopt(l *Log, id [16]byte, cfg *config.Topic) (keep bool, err error) {
+	switch l.id {
+	case id:
+	case [16]byte{}: // created by a process that ended before it had written the id, or lost the file
+		if err := l.Err(); err != nil {
+			return true, err
+		}
+		if err := writeTopicID(e.o.FS, l.path, id); err != nil {
+			return true, l.dir.failed("write topic id", err)
+		}
+		l.id = id
+	default:
+		e.log.Warn("moving away the log of an older topic of the same name", "partition", l.tp.String())
+		return false, e.deleteLog(l)
+	}
+	l.SetConfig(cfg)
+	return true, nil
+}
+
+// placeNew chooses the directory for a new log: the one with the fewest. While a directory could not be loaded nobody knows what lies in it, and a
+// partition must not begin anew, empty, beside its own data (B-A17).
+func (e *Engine) placeNew(tp TopicPartition) (*logDir, error) {
+	var best *logDir
+	for _, d := range e.dirs {
+		if !d.loaded {
+			return nil, &StorageError{Path: d.path, Op: "create " + tp.String(), Err: fmt.Errorf("the directory was not loaded and may hold the partition: %w", d.err())}
+		}
+		if d.err() == nil && (best == nil || d.count() < best.count()) {
+			best = d
+		}
+	}
+	if best == nil {
+		return nil, e.dirs[0].err()
+	}
+	return best, nil
+}
+
+// create makes the directory and first segment of a log, all durable before the log is known.
+func (d *logDir) create(tp TopicPartition, id [16]byte, cfg *config.Topic) (*Log, error) {
+	if err := d.disclaim(tp); err != nil {
+		return nil, d.failed("create partition", err)
+	}
+	l := d.e.newLog(d, tp, cfg)
+	l.id = id
+	err := l.createFiles()
+	if err != nil {
+		_ = d.e.o.FS.RemoveAll(l.path) // best effort; the next start or Create takes what is left
+		return nil, d.failed("create partition", err)
+	}
+	d.add(l)
+	d.e.logs.Store(tp, l)
+	return l, nil
+}
+
+func (l *Log) createFiles() error {
+	fsys := l.e.o.FS
+	if err := fsys.MkdirAll(l.path, 0o755); err != nil {
+		return err
+	}
+	if err := writeTopicID(fsys, l.path, l.id); err != nil {
+		return err
+	}
+	h, err := l.createSegment(l.cfg.Load(), 0, l.e.o.Now())
+	if err != nil {
+		return err
+	}
+	l.segs.Store(&segmentList{[]*handle{h}})
+	err = fsys.SyncDir(l.path)
+	if err == nil {
+		err = fsys.SyncDir(l.dir.path)
+	}
+	if err != nil {
+		h.Release()
+	}
+	return err
+}
+
+// Delete removes a partition: its directory is renamed durably, the files go later in the background. A missing partition is no error.
+func (e *Engine) Delete(tp TopicPartition) error {
+	lock := e.adminLock(tp)
+	lock.Lock()
+	defer lock.Unlock()
+	l := e.Log(tp)
+	if l == nil {
+		return nil
+	}
+	return e.deleteLog(l)
+}
+
+// deleteLog ends l and moves its directory away. The partition's admin lock is held. On error the log is gone from the engine all the same;
+// a later start finds the directory under its old name.
+func (e *Engine) deleteLog(l *Log) error {
+	id, err := e.newID()
+	if err != nil {
+		return err
+	}
+	l.maint.Lock()
+	defer l.maint.Unlock()
+	e.logs.CompareAndDelete(l.tp, l)
+	l.dir.remove(l)
+	l.fail(ErrDeleted)
+	segs := l.shut()
+	d := l.dir
+	if err := d.err(); err != nil {
+		segs.release()
+		return err
+	}
+	to := filepath.Join(d.path, deletedDirName(l.tp, id))
+	if err := e.o.FS.Rename(l.path, to); err != nil {
+		segs.release()
+		return d.failed("delete partition", err)
+	}
+	if err := e.o.FS.SyncDir(d.path); err != nil {
+		segs.release()
+		return d.failed("delete partition", err)
+	}
+	e.trash.addDir(d, to, e.o.Now()+l.cfg.Load().FileDeleteDelayMs)
+	segs.release()
+	e.log.Info("partition deleted", "partition", l.tp.String(), "dir", to)
+	return nil
+}
+
+// shut takes the segments away from the log, which has failed, and returns them. Readers that hold a Range keep it.
+func (l *Log) shut() *segmentList {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.mu.closed = true
+	l.tail.clear()
+	return l.segs.Swap(nil)
+}
+
+// release gives the log's references back.
+func (s *segmentList) release() {
+	if s == nil {
+		return
+	}
+	for _, h := range s.list {
+		h.Release()
+	}
+}

@@ -1,0 +1,225 @@
+package engine
+
+import (
+	"fmt"
+	"path/filepath"
+
+	"github.com/leatmq/leat/internal/invariant"
+)
+
+// futureToleranceMs is how far a record's timestamp may be ahead of the time it was appended and still count for retention.
+const futureToleranceMs = 3_600_000
+
+// retain applies retention to all logs: first the new log starts are durable, then the files go (C13). A crash in between is repaired by the next
+// check, because a segment below the log start is deleted whatever the policy.
+func (e *Engine) retain(now int64) {
+	for _, d := range e.dirs {
+		if d.err() != nil {
+			continue
+		}
+		var raised []*Log
+		for _, l := range d.list() {
+			if l.raiseStartByRetention(now) {
+				raised = append(raised, l)
+			}
+		}
+		if len(raised) > 0 {
+			if err := d.writeCheckpoints(ckptLogStart); err != nil {
+				e.log.Warn("writing log starts before retention failed", "dir", d.path, "err", err)
+				if d.err() != nil {
+					continue
+				}
+				// The disk is full, and deleting is what helps. Without the durable log start the files must go one by one, oldest first.
+			}
+		}
+		for _, l := range d.list() {
+			l.deleteBelowStart(now)
+		}
+	}
+}
+
+// raiseStartByRetention moves the log start above the segments that retention no longer keeps, and reports whether it did.
+func (l *Log) raiseStartByRetention(now int64) bool {
+	l.maint.Lock()
+	defer l.maint.Unlock()
+	if l.Err() != nil {
+		return false
+	}
+	cfg := l.cfg.Load()
+	if cfg.Compact && !l.saidCompacted.Swap(true) {
+		l.e.log.Info("cleanup.policy has compact: records are not compacted by this version and stay until they are deleted", "partition", l.tp.String())
+	}
+	if !cfg.Delete {
+		return false
+	}
+	segs := l.segs.Load()
+	n, why := l.expired(segs, cfg, now)
+	if n == 0 {
+		return false
+	}
+	if n == len(segs.list) && !l.rollForRetention(cfg, now) {
+		n--
+	}
+	if n == 0 {
+		return false
+	}
+	start := l.segs.Load().list[n].Base()
+	for i := range n {
+		h := segs.list[i]
+		l.e.log.Info("retention deletes a segment", "partition", l.tp.String(), "segment", h.Base(), "bytes", h.Size(), "why", why[i])
+	}
+	return l.raiseStart(start)
+}
+
+// expired returns how many of the oldest segments go, and why each. None that reaches above the high watermark does.
+func (l *Log) expired(segs *segmentList, cfg *logConfig, now int64) (n int, why []string) {
+	hw, end := l.hw.Load(), l.logEnd.Load()
+	total := segs.size()
+	for i, h := range segs.list {
+		if segs.nextBase(i, end) > hw || h.Size() == 0 && i == len(segs.list)-1 {
+			break
+		}
+		reason := ""
+		if cfg.RetentionMs >= 0 {
+			if age := h.ageMs(now, cfg.RetentionMs); age > cfg.RetentionMs {
+				reason = fmt.Sprintf("retention.ms=%d: the last append was %d ms ago", cfg.RetentionMs, age)
+			}
+		}
+		if reason == "" && cfg.RetentionBytes >= 0 && total-h.Size() >= cfg.RetentionBytes {
+			reason = fmt.Sprintf("retention.bytes=%d: the log without it still has %d", cfg.RetentionBytes, total-h.Size())
+		}
+		if reason == "" {
+			break
+		}
+		total -= h.Size()
+		why = append(why, reason)
+	}
+	return len(why), why
+}
+
+// ageMs is how old the segment is for retention.ms: the time since the broker made the last append to it. A record timestamp that lies in the
+// future of that append makes the segment younger, by futureToleranceMs at most; others mean nothing: a producer's wrong clock neither pins nor
+// deletes data (B10). Records are looked at only when the segment would be too old without.
+func (h *handle) ageMs(now, limitMs int64) int64 {
+	appended := h.AppendTimeMaxMs()
+	if now-appended <= limitMs {
+		return now - appended
+	}
+	ts, _, err := h.MaxTimestamp()
+	if err != nil || ts <= appended {
+		return now - appended
+	}
+	return now - min(ts, appended+futureToleranceMs)
+}
+
+// rollForRetention begins a new segment so that the active one may go. The new file is durable before the old ones are touched.
+func (l *Log) rollForRetention(cfg *logConfig, now int64) bool {
+	l.mu.Lock()
+	end := l.logEnd.Load()
+	err := ErrClosed
+	if !l.mu.closed && end <= l.hw.Load() { // else something was appended meanwhile
+		err = l.rollLocked(cfg, end, now)
+		if err != nil {
+			l.rollError(err)
+		}
+	}
+	l.mu.Unlock()
+	if err != nil {
+		return false
+	}
+	if err := l.e.o.FS.SyncDir(l.path); err != nil {
+		l.dir.fail("sync directory", err)
+		return false
+	}
+	return true
+}
+
+// raiseStart moves the log start up to start and reports whether it did. maint is held.
+func (l *Log) raiseStart(start int64) bool {
+	invariant.Must(start <= l.hw.Load(), "%v: log start %d above the high watermark %d", l.tp, start, l.hw.Load())
+	if start <= l.logStart.Load() {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.logStart.Store(start)
+	if l.epochs.truncateFromStart(start) {
+		l.epochsChangedLocked()
+	}
+	l.mu.producers.removeBelow(start)
+	return true
+}
+
+// deleteBelowStart takes the segments below the log start out of the log. Their files are renamed at once, oldest first, and removed after the delay.
+// Never the active segment.
+func (l *Log) deleteBelowStart(now int64) {
+	l.maint.Lock()
+	defer l.maint.Unlock()
+	if l.Err() != nil {
+		return
+	}
+	gone := l.takeBelowStart()
+	for i, h := range gone {
+		if err := h.Delete(); err != nil {
+			l.dir.fail("delete segment", err)
+			for _, h := range gone[i:] {
+				h.Release()
+			}
+			return
+		}
+		l.e.trash.addSegment(h.Segment, now+l.cfg.Load().FileDeleteDelayMs)
+	}
+	if len(gone) > 0 {
+		_ = removeSnapshotsBelow(l.e.o.FS, l.path, min(l.segs.Load().list[0].Base(), l.promise.snapshotOffset)) // derived; the next time
+	}
+}
+
+// takeBelowStart removes the segments that end at or below the log start from the list and returns them.
+func (l *Log) takeBelowStart() []*handle {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	segs := l.segs.Load()
+	start := l.logStart.Load()
+	n := 0
+	for n+1 < len(segs.list) && segs.list[n+1].Base() <= start {
+		n++
+	}
+	if n == 0 {
+		return nil
+	}
+	l.segs.Store(&segmentList{append([]*handle(nil), segs.list[n:]...)})
+	return segs.list[:n]
+}
+
+// removeSnapshot removes one producer snapshot; it is a derived file, so a failure only leaves it behind.
+func (l *Log) removeSnapshot(offset int64) {
+	_ = l.e.o.FS.Remove(filepath.Join(l.path, snapshotFileName(offset)))
+}
+
+// DeleteRecords raises the log start offset to upTo (-1: the high watermark) durably and returns it. A value below the present log start changes
+// nothing. ErrOffsetOutOfRange above the high watermark.
+func (l *Log) DeleteRecords(upTo int64) (logStart int64, err error) {
+	l.maint.Lock()
+	defer l.maint.Unlock()
+	if err := l.Err(); err != nil {
+		return -1, err
+	}
+	if cfg := l.cfg.Load(); cfg.Compact && !cfg.Delete {
+		return -1, ErrPolicyViolation
+	}
+	hw := l.hw.Load()
+	if upTo == -1 {
+		upTo = hw
+	}
+	if upTo < 0 || upTo > hw {
+		return -1, ErrOffsetOutOfRange
+	}
+	if !l.raiseStart(upTo) {
+		return l.logStart.Load(), nil
+	}
+	if err := l.dir.writeCheckpoints(ckptLogStart); err != nil {
+		return -1, err
+	}
+	l.e.log.Info("records deleted on request", "partition", l.tp.String(), "logStart", upTo)
+	return upTo, nil
+}

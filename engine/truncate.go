@@ -1,0 +1,112 @@
+package engine
+
+import (
+	"github.com/leatmq/leat/record"
+)
+
+// Truncate cuts the log so that to becomes its end. ErrBelowHighWatermark below the high watermark (B-D2); at or above the end it does nothing.
+//
+// The order is that of B-C12: first what was promised is lowered, durably, then the data is cut, then the side state follows. A crash at any
+// point leaves a log that ends at or above to and whose promises it keeps.
+func (l *Log) Truncate(to int64) error {
+	l.maint.Lock()
+	defer l.maint.Unlock()
+	if err := l.Err(); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if to >= l.logEnd.Load() {
+		return nil
+	}
+	if to < l.hw.Load() || to < l.logStart.Load() {
+		return ErrBelowHighWatermark
+	}
+	if err := l.lowerPromise(to); err != nil {
+		return err
+	}
+	l.logEnd.Store(to) // readers stop before the bytes go
+	l.tail.clear()
+	if err := l.cutSegments(to); err != nil {
+		return l.dir.fail("truncate", err)
+	}
+	if err := l.cutSideState(to); err != nil {
+		return l.dir.fail("truncate", err)
+	}
+	l.requestFlush(to)
+	return nil
+}
+
+// lowerPromise takes back that anything at or above to is durable: in memory for running flush rounds, on disk for the next start.
+func (l *Log) lowerPromise(to int64) error {
+	l.flushTarget.Store(min(l.flushTarget.Load(), to))
+	l.flush.Lock()
+	l.flush.gen++ // behind the target: a round that sees the new generation sees the new target
+	l.flushed.Store(min(l.flushed.Load(), to))
+	l.flush.Unlock()
+	if l.promise.recoveryPoint.Load() <= to {
+		return nil
+	}
+	l.promise.recoveryPoint.Store(to)
+	return l.dir.writeCheckpoints(ckptRecoveryPoint)
+}
+
+// cutSegments removes the segments at or above to, newest first, and cuts the one that holds it, which is active again.
+func (l *Log) cutSegments(to int64) error {
+	segs := l.segs.Load()
+	keep := segs.find(to)
+	if segs.list[keep].Base() == to && keep > 0 {
+		keep-- // the log ends exactly where a segment began
+	}
+	for i := len(segs.list) - 1; i > keep; i-- {
+		h := segs.list[i]
+		if err := h.Delete(); err != nil {
+			return err
+		}
+		defer h.Release()
+	}
+	l.segs.Store(&segmentList{append([]*handle(nil), segs.list[:keep+1]...)})
+	h := segs.list[keep]
+	if err := h.Load(); err != nil {
+		return err
+	}
+	if _, err := h.TruncateTo(to); err != nil {
+		return err
+	}
+	h.sealed.Store(false)
+	if err := h.Sync(); err != nil {
+		return err
+	}
+	if err := h.SyncIndexes(); err != nil {
+		return err
+	}
+	return l.e.o.FS.SyncDir(l.path)
+}
+
+// cutSideState makes leader epochs and producers those of a log that ends at to.
+func (l *Log) cutSideState(to int64) error {
+	if l.epochs.truncateFromEnd(to) {
+		l.epochsChangedLocked()
+		if err := l.storeEpochs(); err != nil && !isDiskFull(err) {
+			return err
+		}
+	}
+	if err := removeSnapshotsAbove(l.e.o.FS, l.path, to); err != nil {
+		return err
+	}
+	snap, err := loadNewestSnapshot(l.e.o.FS, l.path, to)
+	if err != nil {
+		return err
+	}
+	l.promise.snapshotOffset = snap.offset
+	l.mu.producers = newProducerTable(l.e.o.Defaults.ProducerIDExpirationMs)
+	if snap.offset >= 0 {
+		l.mu.producers.restore(snap.entries)
+	}
+	from := max(snap.offset, l.logStart.Load())
+	return l.eachBatch(from, to, func(b record.Batch) {
+		if b.BaseOffset() >= from {
+			l.mu.producers.update(b)
+		}
+	})
+}
