@@ -3,6 +3,7 @@ package engine
 import (
 	"fmt"
 	"path/filepath"
+	"strings"
 
 	"github.com/leatmq/leat/config"
 )
@@ -122,37 +123,59 @@ func (e *Engine) Delete(tp TopicPartition) error {
 	return e.deleteLog(l)
 }
 
-// deleteLog ends l and moves its directory away. The partition's admin lock is held. On error the log is gone from the engine all the same;
-// a later start finds the directory under its old name.
+// deleteLog ends l and moves its directory away, to be removed after the delay. The partition's admin lock is held.
 func (e *Engine) deleteLog(l *Log) error {
 	id, err := e.newID()
 	if err != nil {
 		return err
 	}
+	to, err := e.moveAway(l, deletedDirName(l.tp, id))
+	if err != nil {
+		return err
+	}
+	e.trash.addDir(l.dir, to, e.o.Now()+l.cfg.Load().FileDeleteDelayMs)
+	e.log.Info("partition deleted", "partition", l.tp.String(), "dir", to)
+	return nil
+}
+
+// SetAside ends the log of a partition and renames its directory to one that the engine never looks at again, and returns the new path. Nothing is
+// deleted. For logs that nobody can account for.
+func (e *Engine) SetAside(tp TopicPartition) (path string, err error) {
+	lock := e.adminLock(tp)
+	lock.Lock()
+	defer lock.Unlock()
+	l := e.Log(tp)
+	if l == nil {
+		return "", fmt.Errorf("engine: there is no log of %v", tp)
+	}
+	id, err := e.newID()
+	if err != nil {
+		return "", err
+	}
+	return e.moveAway(l, strings.TrimSuffix(deletedDirName(tp, id), deletedDirSuffix)+strayDirSuffix)
+}
+
+// strayDirSuffix ends the name of a directory that was set aside; Kafka's word.
+const strayDirSuffix = "-stray"
+
+// moveAway ends l and durably renames its directory. On error the log is gone from the engine all the same; a later start finds the directory under
+// its old name.
+func (e *Engine) moveAway(l *Log, name string) (path string, err error) {
 	l.maint.Lock()
 	defer l.maint.Unlock()
 	e.logs.CompareAndDelete(l.tp, l)
 	l.dir.remove(l)
 	l.fail(ErrDeleted)
-	segs := l.shut()
+	defer l.shut().release()
 	d := l.dir
 	if err := d.err(); err != nil {
-		segs.release()
-		return err
+		return "", err
 	}
-	to := filepath.Join(d.path, deletedDirName(l.tp, id))
-	if err := e.o.FS.Rename(l.path, to); err != nil {
-		segs.release()
-		return d.failed("delete partition", err)
+	path = filepath.Join(d.path, name)
+	if err = e.o.FS.Rename(l.path, path); err == nil {
+		err = e.o.FS.SyncDir(d.path)
 	}
-	if err := e.o.FS.SyncDir(d.path); err != nil {
-		segs.release()
-		return d.failed("delete partition", err)
-	}
-	e.trash.addDir(d, to, e.o.Now()+l.cfg.Load().FileDeleteDelayMs)
-	segs.release()
-	e.log.Info("partition deleted", "partition", l.tp.String(), "dir", to)
-	return nil
+	return path, d.failed("move partition away", err)
 }
 
 // shut takes the segments away from the log, which has failed, and returns them. Readers that hold a Range keep it.
