@@ -34,12 +34,13 @@ func (it *HeaderIter) Next() (key, value []byte, ok bool) {
 	if it.left <= 0 {
 		return nil, nil, false
 	}
-	key, i := readBytes(it.rest, 0)
-	value, i = readBytes(it.rest, i)
-	if i < 0 {
+	keyLen, keyAt := readLength(it.rest, 0)
+	valueLen, valueAt := readLength(it.rest, after(keyLen, keyAt))
+	if keyLen < 0 || valueAt < 0 {
 		panic("BUG: record headers changed after they were parsed")
 	}
-	it.rest = it.rest[i:]
+	key, value = slice(it.rest, keyAt, keyLen), slice(it.rest, valueAt, valueLen)
+	it.rest = it.rest[after(valueLen, valueAt):]
 	it.left--
 	return key, value, true
 }
@@ -54,8 +55,24 @@ const (
 	faultHeaders fault = "its header count is out of range"
 )
 
-// parseRecord makes r a view of the record at the front of p.
-func parseRecord(p []byte, r *Record) fault {
+// layout is where a record's fields lie, from the start of its length field. It holds no pointers, which is what makes the walk
+// of validation cheap.
+type layout struct {
+	size           int // length field included
+	timestampDelta int64
+	offsetDelta    int32
+	attributes     int8
+	headerCount    int32
+	keyAt, keyLen  int // keyLen is negative for null
+	valueAt        int
+	valueLen       int
+	headersAt      int
+}
+
+func (l *layout) keyNull() bool { return l.keyLen < 0 }
+
+// parse finds the fields of the record at the front of p.
+func (l *layout) parse(p []byte) fault {
 	length, i := readVarint(p, 0)
 	if i < 0 {
 		if len(p) < varintSizeMax {
@@ -69,33 +86,30 @@ func parseRecord(p []byte, r *Record) fault {
 	if int(length) > len(p)-i {
 		return faultEnd
 	}
-	r.Size = i + int(length)
-	r.Raw = p[:r.Size:r.Size]
-	return parseFields(r.Raw, i, r)
+	l.size = i + int(length)
+	return l.parseFields(p[:l.size], i)
 }
 
 // parseFields reads the fields from position i to the end of p, where they must end.
-func parseFields(p []byte, i int, r *Record) fault {
+func (l *layout) parseFields(p []byte, i int) fault {
 	if i >= len(p) {
 		return faultFields
 	}
-	r.Attributes = int8(p[i])
-	r.TimestampDelta, i = readVarint64(p, i+1)
-	r.OffsetDelta, i = readVarint(p, i)
-	r.Key, i = readBytes(p, i)
-	r.Value, i = readBytes(p, i)
-	r.HeaderCount, i = readVarint(p, i)
+	l.attributes = int8(p[i])
+	l.timestampDelta, i = readVarint64(p, i+1)
+	l.offsetDelta, i = readVarint(p, i)
+	l.keyLen, l.keyAt = readLength(p, i)
+	l.valueLen, l.valueAt = readLength(p, after(l.keyLen, l.keyAt))
+	l.headerCount, i = readVarint(p, after(l.valueLen, l.valueAt))
 	if i < 0 {
 		return faultFields
 	}
-	if r.HeaderCount < 0 || int(r.HeaderCount) > len(p)-i {
-		return faultHeaders
-	}
-	r.headers = p[i:]
-	for range r.HeaderCount {
-		if i = skipHeader(p, i); i < 0 {
-			return faultFields
+	l.headersAt = i
+	if l.headerCount != 0 {
+		if l.headerCount < 0 || int(l.headerCount) > len(p)-i {
+			return faultHeaders
 		}
+		i = skipHeaders(p, i, l.headerCount)
 	}
 	if i != len(p) {
 		return faultFields
@@ -103,27 +117,65 @@ func parseFields(p []byte, i int, r *Record) fault {
 	return ""
 }
 
-// readBytes reads a length and as many bytes; any negative length is null, as in Kafka.
-func readBytes(p []byte, i int) ([]byte, int) {
-	n, i := readVarint(p, i)
-	if i < 0 || n < 0 {
-		return nil, i
+// readLength reads the length of bytes, negative for null, as in Kafka any negative one, and returns the position of the bytes;
+// -1 when they would reach beyond p.
+func readLength(p []byte, i int) (n, at int) {
+	length, i := readVarint(p, i)
+	n = int(length)
+	if n > len(p)-i {
+		return 0, -1
 	}
-	if int(n) > len(p)-i {
-		return nil, -1
-	}
-	end := i + int(n)
-	return p[i:end:end], end
+	return n, i
 }
 
-// skipHeader passes over a header, whose key must not be null.
-func skipHeader(p []byte, i int) int {
-	key, i := readBytes(p, i)
-	if key == nil {
-		return -1
+// after is the position behind n bytes at position at.
+func after(n, at int) int {
+	if n > 0 && at >= 0 {
+		return at + n
 	}
-	_, i = readBytes(p, i)
+	return at
+}
+
+// skipHeaders passes over headers, whose keys must not be null.
+func skipHeaders(p []byte, i int, count int32) int {
+	for range count {
+		keyLen, at := readLength(p, i)
+		if keyLen < 0 {
+			return -1
+		}
+		valueLen, at := readLength(p, after(keyLen, at))
+		if i = after(valueLen, at); i < 0 {
+			return -1
+		}
+	}
 	return i
+}
+
+// view makes r the record at the front of p whose layout is l.
+func (l *layout) view(p []byte, r *Record) {
+	raw := p[:l.size:l.size]
+	*r = Record{
+		Attributes: l.attributes, TimestampDelta: l.timestampDelta, OffsetDelta: l.offsetDelta, HeaderCount: l.headerCount,
+		Key: slice(raw, l.keyAt, l.keyLen), Value: slice(raw, l.valueAt, l.valueLen),
+		Size: l.size, Raw: raw, headers: raw[l.headersAt:],
+	}
+}
+
+func slice(p []byte, at, n int) []byte {
+	if n < 0 {
+		return nil
+	}
+	return p[at : at+n : at+n]
+}
+
+// parseRecord makes r a view of the record at the front of p.
+func parseRecord(p []byte, r *Record) fault {
+	var l layout
+	if f := l.parse(p); f != "" {
+		return f
+	}
+	l.view(p, r)
+	return ""
 }
 
 var visits = sync.Pool{New: func() any { return new(Record) }}
@@ -186,15 +238,20 @@ func (s *stream) nextRecord(index int32, r *Record) error {
 	if err != nil {
 		return err
 	}
-	return s.bringRecord(index, size, r)
+	var l layout
+	if err := s.bringRecord(index, size, &l); err != nil {
+		return err
+	}
+	l.view(s.window(), r)
+	return nil
 }
 
-// bringRecord is nextRecord for a record whose size is known.
-func (s *stream) bringRecord(index int32, size int, r *Record) error {
+// bringRecord brings the next record, of size bytes, into the window and finds its fields.
+func (s *stream) bringRecord(index int32, size int, l *layout) error {
 	if s.fill(size) < size {
 		return s.ended(index)
 	}
-	if f := parseRecord(s.window(), r); f != "" {
+	if f := l.parse(s.window()); f != "" {
 		return recordFault(index, f)
 	}
 	return nil

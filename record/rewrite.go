@@ -44,13 +44,13 @@ func (v *Validator) recompress(b Batch, r *Rules, maxTs int64) (Validated, error
 	if r.tooLarge(len(out)) {
 		return Validated{}, errorf(MessageTooLarge, "batch of %d bytes after compression with %s, the limit is %d", len(out), r.Codec, r.MaxBatchBytes)
 	}
-	v.finish(out, r, maxTs)
+	finish(out, r, maxTs)
 	delta := min(max(v.walk.maxTsIndex, 0), out.LastOffsetDelta())
 	return Validated{Batch: out, MaxTimestamp: maxTs, MaxTimestampOffsetDelta: delta, Count: out.Count(), Rewritten: true}, nil
 }
 
 // finish completes the header of a recompressed batch. Of the attributes only what has a meaning here is kept, as in Kafka.
-func (v *Validator) finish(out Batch, r *Rules, maxTs int64) {
+func finish(out Batch, r *Rules, maxTs int64) {
 	binary.BigEndian.PutUint32(out[offBatchLength:], uint32(len(out)-LogOverhead))
 	out[offAttributes] = 0
 	out[offAttributes+1] = out[offAttributes+1]&attrTransactional | byte(r.Codec)
@@ -76,19 +76,19 @@ func (v *Validator) plainRecords(b Batch, r *Rules) ([]byte, error) {
 	if v.walk.consecutive {
 		return records, nil
 	}
-	return v.renumber(records, b.Count()), nil
+	return renumber(records, b.Count()), nil
 }
 
 // renumber writes the records anew with offset deltas 0, 1, 2...
-func (v *Validator) renumber(records []byte, count int32) []byte {
+func renumber(records []byte, count int32) []byte {
 	out := make([]byte, 0, len(records)+len(records)/8)
+	var r Record
 	for i := range count {
-		if f := parseRecord(records, &v.rec); f != "" {
+		if f := parseRecord(records, &r); f != "" {
 			panic("BUG: a validated record is malformed: " + string(f))
 		}
-		out = appendView(out, v.rec.TimestampDelta, i, &v.rec)
-		records = records[v.rec.Size:]
+		out = appendView(out, r.TimestampDelta, i, &r)
+		records = records[r.Size:]
 	}
-	v.rec = Record{}
 	return out
 }

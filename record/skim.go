@@ -9,37 +9,28 @@ type skimmer struct {
 	err   error
 }
 
-// skimRecord takes the next record, of size bytes, off the stream. In r it sets the deltas, the attributes, and Key to nil or not.
-func (s *stream) skimRecord(index int32, size int, r *Record) error {
+// skimRecord takes the next record, of size bytes, off the stream. It sets of l what does not depend on where the bytes are.
+func (s *stream) skimRecord(index int32, size int, l *layout) error {
 	k := skimmer{s: s, index: index, left: size}
 	k.varint() // the length, known already
-	r.Size, r.Raw, r.Value, r.headers = size, nil, nil, nil
-	r.Attributes = int8(k.byte())
-	r.TimestampDelta = k.varint64()
-	r.OffsetDelta = k.varint()
-	r.Key = nil
-	if k.skipBytes() >= 0 {
-		r.Key = present
-	}
-	k.skipBytes()
-	k.skipHeaders(r)
+	*l = layout{size: size, attributes: int8(k.byte()), timestampDelta: k.varint64(), offsetDelta: k.varint()}
+	l.keyLen = int(k.skipBytes())
+	l.valueLen = int(k.skipBytes())
+	l.headerCount = k.varint()
+	k.skipHeaders(l.headerCount)
 	if k.err == nil && k.left != 0 {
-		k.err = recordFault(index, faultFields)
+		k.malformed()
 	}
 	return k.err
 }
 
-// present stands for a key that is there but was not kept.
-var present = []byte{}
-
-func (k *skimmer) skipHeaders(r *Record) {
-	r.HeaderCount = k.varint()
-	if k.err == nil && (r.HeaderCount < 0 || int(r.HeaderCount) > k.left) {
+func (k *skimmer) skipHeaders(count int32) {
+	if k.err == nil && (count < 0 || int(count) > k.left) {
 		k.err = recordFault(k.index, faultHeaders)
 	}
-	for i := int32(0); i < r.HeaderCount && k.err == nil; i++ {
-		if k.skipBytes() < 0 && k.err == nil {
-			k.err = recordFault(k.index, faultFields) // a header's key must not be null
+	for i := int32(0); i < count && k.err == nil; i++ {
+		if k.skipBytes() < 0 {
+			k.malformed() // a header's key must not be null
 		}
 		k.skipBytes()
 	}

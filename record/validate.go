@@ -1,7 +1,6 @@
 package record
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -69,22 +68,23 @@ const scratchKept = 1 << 20
 // be right, and nothing may follow the end of a compressed stream. With a client-set LogAppendTime bit on a CreateTime topic it
 // judges and keeps the records' own timestamps, since those are what is stored.
 type Validator struct {
-	rec     Record
 	walk    walk
 	scratch []byte // decompressed records on their way to another codec
 }
 
-// walk is what validation learns from the records of one batch.
+// walk is what validation looks for in the records of one batch, and what it learns from them.
 type walk struct {
-	rules        *Rules
-	nowMs        int64
-	baseTs       int64
-	allFault     string // why every record is refused, for reasons in the header; else empty
+	baseTs    int64
+	keyNeeded bool
+	earliest  int64  // bounds of a record's own timestamp, both inclusive
+	latest    int64  //
+	allFault  string // why every record is refused, for reasons in the header; else empty
+
 	maxTs        int64
 	maxTsDelta   int32 // offset delta of the first record with maxTs
 	maxTsIndex   int32 // and its index
 	consecutive  bool  // offset deltas are 0, 1, 2...
-	badTimestamp bool  // at least one of errs is about a timestamp
+	badTimestamp bool  // at least one record was refused for its timestamp
 	errCount     int
 	errs         []RecordError // the first recordErrorsMax of them
 }
@@ -131,15 +131,17 @@ func cutOne(buf []byte) (Batch, error) {
 	if err != nil {
 		return nil, frameError(err)
 	}
-	_, _, err = Frame(rest)
-	var refused *Error
-	switch {
-	case err == nil:
+	if len(rest) == 0 {
+		return b, nil
+	}
+	switch _, _, err = Frame(rest); err := err.(type) {
+	case nil:
 		return nil, errorf(InvalidRecord, "more than one batch for a partition")
-	case err == ErrEnd:
+	case *Error:
+		return nil, errorf(err.Kind, "a second batch: %s", err.Msg)
+	}
+	if err == ErrEnd {
 		return nil, errorf(CorruptMessage, "a second batch has length 0")
-	case errors.As(err, &refused):
-		return nil, errorf(refused.Kind, "a second batch: %s", refused.Msg)
 	}
 	return b, nil
 }
@@ -196,7 +198,6 @@ func checkCounts(b Batch, r *Rules) error {
 // walkRecords visits every record and fails when one is malformed or refused.
 func (v *Validator) walkRecords(b Batch, r *Rules, nowMs int64) error {
 	v.walk.begin(b, r, nowMs)
-	defer func() { v.rec = Record{} }() // do not keep the request's buffer alive
 	err := v.visitAll(b, r)
 	if err == ErrInflate {
 		return errorf(MessageTooLarge, "batch of %d bytes inflates to more than %d", len(b), r.inflateLimit())
@@ -224,12 +225,13 @@ func (v *Validator) visitAll(b Batch, r *Rules) error {
 
 func (v *Validator) visitPlain(b Batch) error {
 	p := b.Payload()
+	var l layout
 	for i := range b.Count() {
-		if f := parseRecord(p, &v.rec); f != "" {
+		if f := l.parse(p); f != "" {
 			return recordFault(i, f)
 		}
-		v.walk.visit(i, &v.rec)
-		p = p[v.rec.Size:]
+		v.walk.visit(i, &l)
+		p = p[l.size:]
 	}
 	if len(p) > 0 {
 		return errSurplus
@@ -238,25 +240,26 @@ func (v *Validator) visitPlain(b Batch) error {
 }
 
 func (v *Validator) visitStream(b Batch, s *stream) error {
+	var l layout
 	for i := range b.Count() {
-		if err := v.nextRecord(s, i); err != nil {
+		if err := s.passRecord(i, &l); err != nil {
 			return err
 		}
-		v.walk.visit(i, &v.rec)
+		v.walk.visit(i, &l)
 	}
 	return s.end()
 }
 
-// nextRecord takes the next record off the stream; a large one without holding it.
-func (v *Validator) nextRecord(s *stream, index int32) error {
+// passRecord takes the next record off the stream; a large one without holding it.
+func (s *stream) passRecord(index int32, l *layout) error {
 	size, err := s.recordSize(index)
 	if err != nil {
 		return err
 	}
 	if size > windowSize {
-		return s.skimRecord(index, size, &v.rec)
+		return s.skimRecord(index, size, l)
 	}
-	if err := s.bringRecord(index, size, &v.rec); err != nil {
+	if err := s.bringRecord(index, size, l); err != nil {
 		return err
 	}
 	s.take(size)
@@ -264,40 +267,55 @@ func (v *Validator) nextRecord(s *stream, index int32) error {
 }
 
 func (w *walk) begin(b Batch, r *Rules, nowMs int64) {
-	*w = walk{rules: r, nowMs: nowMs, baseTs: b.BaseTimestamp(), maxTs: NoTimestamp, consecutive: true}
-	if r.Origin != Client || b.TimestampType() != LogAppendTime {
+	*w = walk{baseTs: b.BaseTimestamp(), maxTs: NoTimestamp, consecutive: true, earliest: math.MinInt64, latest: math.MaxInt64}
+	if r.Origin != Client {
 		return
 	}
-	// With this bit every record claims the header's maximum as its timestamp.
-	if ts := b.MaxTimestamp(); r.TimestampType == LogAppendTime || ts == NoTimestamp {
+	w.keyNeeded = r.Compacted
+	if r.TimestampType == CreateTime {
+		w.earliest, w.latest = subSaturating(nowMs, r.BeforeMaxMs), addSaturating(nowMs, r.AfterMaxMs)
+	}
+	if b.TimestampType() == LogAppendTime {
+		w.judgeHeader(b.MaxTimestamp(), r)
+	}
+}
+
+// judgeHeader looks at a client's LogAppendTime bit, with which every record claims the header's maximum as its timestamp.
+func (w *walk) judgeHeader(ts int64, r *Rules) {
+	if r.TimestampType == LogAppendTime || ts == NoTimestamp {
 		w.allFault = "A producer must not set the timestamp type to LogAppendTime."
 	} else if w.outOfRange(ts) {
 		w.allFault = w.rangeFault(ts)
 	}
 }
 
-func (w *walk) visit(index int32, r *Record) {
-	ts := w.baseTs + r.TimestampDelta
+func (w *walk) visit(index int32, l *layout) {
+	ts := w.baseTs + l.timestampDelta
 	if ts > w.maxTs {
-		w.maxTs, w.maxTsDelta, w.maxTsIndex = ts, r.OffsetDelta, index
+		w.maxTs, w.maxTsDelta, w.maxTsIndex = ts, l.offsetDelta, index
 	}
-	if r.OffsetDelta != index {
+	if l.offsetDelta != index {
 		w.consecutive = false
 	}
-	if w.rules.Origin == Client {
-		w.judge(index, ts, r)
+	if w.suspicious(ts, l) {
+		w.judge(index, ts, l)
 	}
 }
 
+// suspicious is the quick test that honest records pass.
+func (w *walk) suspicious(ts int64, l *layout) bool {
+	return l.keyLen < 0 && w.keyNeeded || ts < w.earliest || ts > w.latest || w.allFault != ""
+}
+
 // judge refuses the record, or not.
-func (w *walk) judge(index int32, ts int64, r *Record) {
+func (w *walk) judge(index int32, ts int64, l *layout) {
 	switch {
-	case w.rules.Compacted && r.Key == nil:
+	case w.keyNeeded && l.keyNull():
 		w.refuse(index, "A compacted topic cannot accept a message without a key.")
 	case w.allFault != "":
 		w.badTimestamp = true
 		w.refuse(index, w.allFault)
-	case w.rules.TimestampType == CreateTime && ts != NoTimestamp && w.outOfRange(ts):
+	case ts != NoTimestamp && w.outOfRange(ts):
 		w.badTimestamp = true
 		w.refuse(index, w.rangeFault(ts))
 	}
@@ -310,11 +328,7 @@ func (w *walk) refuse(index int32, msg string) {
 	}
 }
 
-func (w *walk) outOfRange(ts int64) bool { return ts < w.earliest() || ts > w.latest() }
-
-// earliest and latest are the bounds of a CreateTime, both inclusive.
-func (w *walk) earliest() int64 { return subSaturating(w.nowMs, w.rules.BeforeMaxMs) }
-func (w *walk) latest() int64   { return addSaturating(w.nowMs, w.rules.AfterMaxMs) }
+func (w *walk) outOfRange(ts int64) bool { return ts < w.earliest || ts > w.latest }
 
 func subSaturating(a, b int64) int64 {
 	if b > 0 && a < math.MinInt64+b {
@@ -335,7 +349,7 @@ func (w *walk) rangeFault(ts int64) string {
 	if len(w.errs) == recordErrorsMax {
 		return ""
 	}
-	return fmt.Sprintf("Timestamp %d is out of range. The timestamp should be within [%d, %d].", ts, w.earliest(), w.latest())
+	return fmt.Sprintf("Timestamp %d is out of range. The timestamp should be within [%d, %d].", ts, w.earliest, w.latest)
 }
 
 // verdict is nil when no record was refused.

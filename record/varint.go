@@ -16,6 +16,9 @@ func readVarint(p []byte, i int) (int32, int) {
 }
 
 func readLongVarint(p []byte, i int) (int32, int) {
+	if i >= 0 && i+1 < len(p) && p[i+1] < 0x80 {
+		return unzigzag(uint32(p[i]&0x7f) | uint32(p[i+1])<<7), i + 2
+	}
 	u, next := readUvarint(p, i, varintSizeMax)
 	if u > 1<<32-1 {
 		return 0, -1
