@@ -1,0 +1,56 @@
+package harness
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os/exec"
+	"testing"
+	"time"
+)
+
+// Tool runs one of Kafka's Java command line tools by class name and returns its standard output. A failure is fatal.
+func Tool(t testing.TB, limit time.Duration, stdin io.Reader, class string, args ...string) string {
+	t.Helper()
+	Need(t, "java", "mvn", "bash")
+	return Program(t, limit, stdin, "bash", append([]string{KafkaScript(), "tool", class}, args...)...)
+}
+
+// Program runs a program to its end and returns its standard output. A failure is fatal.
+func Program(t testing.TB, limit time.Duration, stdin io.Reader, name string, args ...string) string {
+	t.Helper()
+	out, err := TryProgram(limit, stdin, name, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// TryProgram is Program with the failure as an error that holds what the program printed.
+func TryProgram(limit time.Duration, stdin io.Reader, name string, args ...string) (string, error) {
+	var out bytes.Buffer
+	err := Pipe(limit, stdin, &out, name, args...)
+	return out.String(), err
+}
+
+// Pipe runs a program to its end, its standard output going to stdout.
+func Pipe(limit time.Duration, stdin io.Reader, stdout io.Writer, name string, args ...string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, name, args...)
+	var errOut bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, stdout, &errOut
+	cmd.WaitDelay = 5 * time.Second
+	err := spawn(cmd)
+	if err == nil {
+		err = cmd.Wait()
+	}
+	if ctx.Err() != nil {
+		err = fmt.Errorf("not done after %v", limit)
+	}
+	if err != nil {
+		return fmt.Errorf("%s %q: %w\n%s", name, args, err, errOut.Bytes())
+	}
+	return nil
+}
