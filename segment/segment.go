@@ -1,170 +1,317 @@
-// Package segment is one data file with its indexes: append, read, recover, seal.
 package segment
 
 import (
+	"errors"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
 	"github.com/leatmq/leat/index"
 	"github.com/leatmq/leat/internal/vfs"
-	"github.com/leatmq/leat/record"
 )
 
-// Options are the same for all segments of a log; a Segment keeps the pointer, fields are not changed while it is open.
+// Options are the same for all segments of a log; a Segment keeps the pointer, and no field changes while it is open.
 type Options struct {
 	FS                 vfs.FS
-	MaxBytes           int   // segment.bytes: Full tells when a batch no longer fits; at most MaxInt32
+	MaxBytes           int   // segment.bytes: Full tells when a batch no longer fits; also bounds allocation ahead
 	IndexIntervalBytes int   // index.interval.bytes
 	IndexMaxBytes      int   // segment.index.bytes, for each of the two indexes
-	PreallocStep       int64 // bytes allocated by the first append; doubles up to 64 MiB. 0 means 64 KiB
-	// Reap gets a segment whose last reference is gone and must call its Destroy, which closes and perhaps unlinks (slow).
+	PreallocStep       int64 // bytes allocated by the first append; 0 means 64 KiB. Doubles up to 64 MiB. Negative: nothing is allocated ahead
+	// Now gives the append time of a segment that has none yet, in ms; nil means 0.
+	Now func() int64
+	// Reap gets a segment whose last reference is gone and must call Destroy, which closes and perhaps unlinks: slow on a large file.
 	// nil: the goroutine of the last Release does it.
 	Reap func(*Segment)
 }
 
-// Entry describes one batch of an Append.
-type Entry struct {
-	BaseOffset, LastOffset int64
-	MaxTimestamp           int64
-	Size                   int
-	Control                bool // control batches do not move the time index
-}
+func (o *Options) indexMaxBytes() int { return max(o.IndexMaxBytes, indexBytesMin) }
 
 // Segment is one data file with its indexes.
-type Segment struct{}
+//
+// The writer is the one goroutine that calls Append, Recover, TruncateTo and Seal. All other methods may be called from any goroutine that
+// holds a reference.
+type Segment struct {
+	o    *Options
+	dir  atomic.Pointer[string]
+	base int64
+	refs atomic.Int32 // 1 for the owner + readers
 
-// Create makes a new empty segment in dir; it fails if the data file exists. The caller syncs dir.
-func Create(dir string, base int64, o *Options) (*Segment, error) { panic("stub") }
+	size       atomic.Int64 // end of the last batch; grows after the bytes are written. Unloaded sealed: the length of the file
+	nextOffset atomic.Int64 // base <= it, -1 on a sealed segment not loaded
+	sealed     atomic.Bool
+	recent     recent // positions of the batches appended last
 
-// Open opens an existing segment. sealed: nothing is read until it is needed, NextOffset is -1 until then.
-// Not sealed: the end is found by walking from the last index entry; a file with anything behind its last valid batch (unclean stop)
-// needs Recover before the first Append (ErrNotRecovered).
-func Open(dir string, base int64, o *Options, sealed bool) (*Segment, error) { panic("stub") }
+	// data and the indexes are nil until opened; set once except by reopening a sealed segment for writing.
+	data    atomic.Pointer[vfs.File]
+	offsets atomic.Pointer[index.Offset]
+	times   atomic.Pointer[index.Time]
 
-// Reason tells why a recovery scan stopped.
-type Reason uint8
+	// syncErr is the error of the first failed Sync.
+	syncErr atomic.Pointer[error]
+	// indexErr is the first error that kept an entry out of an index.
+	indexErr atomic.Pointer[error]
 
-// RecoverResult tells what Recover found.
-type RecoverResult struct {
-	Size       int64 // end of the last valid batch: the new end of the segment
-	NextOffset int64
-	Batches    int   // valid batches scanned
-	CutBytes   int64 // bytes behind Size that were cut off and were not a zero tail
-	Reason     Reason
-	Detail     string // of the batch that ended the scan, empty when Reason is Clean or ZeroTail
+	// Of the writer:
+	allocated int64 // size <= it; the file's length while active
+	unclean   bool
+	failed    error
+	builder   indexer
+
+	stat struct {
+		sync.Mutex
+		appendTimeMaxMs int64
+		maxTimestamp    int64 // -1: none
+		maxOffset       int64 // last offset of the first batch with maxTimestamp
+		maxKnown        bool  // false on a sealed segment whose time index was not read
+		firstTimestamp  int64
+		firstKnown      bool
+	}
+
+	// mu is held while lazily opened files are opened, synced (indexes) and renamed. There is I/O under it; nobody takes it on a hot path.
+	mu struct {
+		sync.Mutex
+		txn     *index.Txn
+		deleted bool
+		closed  bool
+	}
 }
 
-// Recover scans from the batch boundary at or before from and makes what it accepts durable.
-func (s *Segment) Recover(from int64, visit func(b record.Batch, pos int64) error) (RecoverResult, error) {
-	panic("stub")
+func newSegment(dir string, base int64, o *Options) *Segment {
+	s := &Segment{o: o, base: base}
+	s.dir.Store(&dir)
+	s.refs.Store(1)
+	s.stat.maxTimestamp, s.stat.maxOffset = index.NoTimestamp, base
+	s.builder.reset(base)
+	return s
 }
 
-// Append writes the batches in bufs, described by entries, at the end.
-func (s *Segment) Append(bufs [][]byte, entries []Entry, nowMs int64) (pos int64, err error) {
-	panic("stub")
+// Create makes a new empty segment in dir; a data file of that name must not exist, leftover indexes are replaced. The caller syncs dir.
+func Create(dir string, base int64, o *Options) (*Segment, error) {
+	s := newSegment(dir, base, o)
+	if err := s.create(); err != nil {
+		_ = s.closeFiles()
+		return nil, err
+	}
+	if o.Now != nil {
+		s.stat.appendTimeMaxMs = o.Now()
+	}
+	s.stat.maxKnown = true
+	s.nextOffset.Store(base)
+	s.recent.reset(0, 0)
+	return s, nil
 }
 
-// AppendAborted adds an aborted transaction to the transaction index.
-func (s *Segment) AppendAborted(t index.AbortedTxn) error { panic("stub") }
-
-// AbortedTxns appends to dst the aborted transactions that overlap [from, upTo). complete: later segments need not be asked.
-func (s *Segment) AbortedTxns(dst []index.AbortedTxn, from, upTo int64) (txns []index.AbortedTxn, complete bool, err error) {
-	panic("stub")
+func (s *Segment) create() error {
+	f, err := s.o.FS.OpenFile(s.path(LogSuffix), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return err
+	}
+	s.data.Store(&f)
+	// Leftovers of an earlier segment of this name, if its data file went first.
+	if err := s.o.FS.Remove(s.path(TxnIndexSuffix)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	offsets, err := index.CreateOffset(s.o.FS, s.path(IndexSuffix), s.base, s.o.indexMaxBytes())
+	if err != nil {
+		return err
+	}
+	s.offsets.Store(offsets)
+	times, err := index.CreateTime(s.o.FS, s.path(TimeIndexSuffix), s.base, s.o.indexMaxBytes())
+	if err != nil {
+		return err
+	}
+	s.times.Store(times)
+	return nil
 }
 
-// Base returns the base offset, the name of the files.
-func (s *Segment) Base() int64 { panic("stub") }
-
-// Size returns the published size in bytes.
-func (s *Segment) Size() int64 { panic("stub") }
-
-// NextOffset returns the offset after the last batch; -1 on a sealed segment before Load.
-func (s *Segment) NextOffset() int64 { panic("stub") }
-
-// Load reads what a lazily opened sealed segment has not read yet.
-func (s *Segment) Load() error { panic("stub") }
-
-// MaxTimestamp returns the largest timestamp and the last offset of the first batch holding it; (-1, Base) when there is none.
-// May read the time index of a sealed segment the first time.
-func (s *Segment) MaxTimestamp() (ts, lastOffset int64, err error) { panic("stub") }
-
-// MaxTimestampOffset returns the first record with the largest timestamp among those below upTo.
-func (s *Segment) MaxTimestampOffset(upTo int64) (offset, ts int64, found bool, err error) {
-	panic("stub")
+// Open opens an existing segment.
+//
+// sealed, for one below the recovery point or after a clean stop, and not the last of its log: nothing is read until it is needed.
+// Otherwise the end is found by walking from the last index entry, and a segment with anything behind it needs Recover before Append.
+func Open(dir string, base int64, o *Options, sealed bool) (*Segment, error) {
+	s := newSegment(dir, base, o)
+	info, err := o.FS.Stat(s.path(LogSuffix))
+	if err != nil {
+		return nil, err
+	}
+	s.stat.appendTimeMaxMs = info.ModTime.UnixMilli()
+	if info.Size > math.MaxInt32 {
+		return nil, &CorruptError{File: s.path(LogSuffix), Pos: info.Size, Msg: "file is larger than any segment"}
+	}
+	s.size.Store(info.Size)
+	if sealed {
+		s.sealed.Store(true)
+		s.nextOffset.Store(-1)
+		return s, nil
+	}
+	if err := s.openActive(); err != nil {
+		_ = s.closeFiles()
+		return nil, err
+	}
+	return s, nil
 }
 
-// AppendTimeMaxMs returns the broker time of the last append.
-func (s *Segment) AppendTimeMaxMs() int64 { panic("stub") }
+// path returns the current name of a file.
+func (s *Segment) path(suffix string) string { return filepath.Join(s.Dir(), FileName(s.base, suffix)) }
 
-// FirstTimestamp returns the max timestamp of the first batch (Kafka's base of time-based rolling); false when empty.
-func (s *Segment) FirstTimestamp() (ts int64, ok bool, err error) { panic("stub") }
-
-// PositionOf finds the first batch with last offset >= offset that lies wholly below position limit. io.EOF when there is none: pos is then
-// the end of the last batch below limit.
-func (s *Segment) PositionOf(offset int64, limit int64) (pos int64, batchBase int64, size int, err error) {
-	panic("stub")
+func (s *Segment) pathLocked(suffix string) string {
+	if s.mu.deleted {
+		return s.path(suffix) + DeletedSuffix
+	}
+	return s.path(suffix)
 }
 
-// Hot tells whether PositionOf(offset) will not wait for the disk.
-func (s *Segment) Hot(offset int64) bool { panic("stub") }
-
-// ReadAt reads from the data file; reads behind Size return io.EOF.
-func (s *Segment) ReadAt(p []byte, pos int64) (int, error) { panic("stub") }
-
-// Batches calls fn for each batch in [from, to), which are batch boundaries. b is valid during the call. Checks CRCs.
-func (s *Segment) Batches(from, to int64, fn func(b record.Batch, pos int64) error) error {
-	panic("stub")
+// file returns the data file, opened if it is not yet.
+func (s *Segment) file() (vfs.File, error) {
+	if f := s.data.Load(); f != nil {
+		return *f, nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.fileLocked()
 }
 
-// OffsetForTimestamp finds the first record below upTo with a timestamp >= ts.
-func (s *Segment) OffsetForTimestamp(ts, upTo int64) (offset, foundTs int64, found bool, err error) {
-	panic("stub")
+func (s *Segment) fileLocked() (vfs.File, error) {
+	if f := s.data.Load(); f != nil {
+		return *f, nil
+	}
+	if s.mu.closed {
+		return nil, ErrClosed
+	}
+	f, err := s.o.FS.OpenFile(s.pathLocked(LogSuffix), os.O_RDWR, 0)
+	if err != nil {
+		return nil, err
+	}
+	s.data.Store(&f)
+	return f, nil
 }
 
-// OffsetForTimestampFrom is OffsetForTimestamp among records from offset from on (the log start offset).
-func (s *Segment) OffsetForTimestampFrom(ts, from, upTo int64) (offset, foundTs int64, found bool, err error) {
-	panic("stub")
+// Base returns the base offset.
+func (s *Segment) Base() int64 { return s.base }
+
+// Dir returns the directory the files are in.
+func (s *Segment) Dir() string { return *s.dir.Load() }
+
+// Moved tells the segment that its directory was renamed: files not open yet are found in dir.
+func (s *Segment) Moved(dir string) { s.dir.Store(&dir) }
+
+// Size returns the published size in bytes. Of a sealed segment before Load it is the length of the file: an upper bound.
+func (s *Segment) Size() int64 { return s.size.Load() }
+
+// NextOffset returns the offset after the last batch, Base when there is none. -1 on a sealed segment before Load.
+func (s *Segment) NextOffset() int64 { return s.nextOffset.Load() }
+
+// Sealed tells whether the segment is read only.
+func (s *Segment) Sealed() bool { return s.sealed.Load() }
+
+// AppendTimeMaxMs returns the broker's time at the last append. After a restart it is the modification time of the data file.
+func (s *Segment) AppendTimeMaxMs() int64 {
+	s.stat.Lock()
+	defer s.stat.Unlock()
+	return s.stat.appendTimeMaxMs
 }
 
-// TruncateTo removes the batch containing offset and all behind it.
-func (s *Segment) TruncateTo(offset int64) (size int64, err error) { panic("stub") }
+// IndexErr returns the first error that kept an entry out of an index, nil normally. The segment works without the entry.
+func (s *Segment) IndexErr() error {
+	if p := s.indexErr.Load(); p != nil {
+		return *p
+	}
+	return nil
+}
 
-// Seal adds the last time index entry and trims the files. Also done to the active segment at a clean stop.
-func (s *Segment) Seal(nowMs int64) error { panic("stub") }
+// Full tells whether a batch of n bytes does not fit: time to roll. A segment without data takes a batch of any size.
+func (s *Segment) Full(n int) bool {
+	size := s.size.Load()
+	return size > 0 && size+int64(n) > min(int64(s.o.MaxBytes), math.MaxInt32)
+}
 
-// Sync makes the data file durable. A failure is final: every later Sync returns it.
-func (s *Segment) Sync() error { panic("stub") }
+// IndexFull tells whether an index has no more room: time to roll. For the writer.
+func (s *Segment) IndexFull() bool { return s.offsets.Load().Full() || s.times.Load().Full() }
 
-// SyncIndexes makes the index files durable; to be called before a recovery point above this segment's data is made durable.
-func (s *Segment) SyncIndexes() error { panic("stub") }
+// OffsetFits tells whether an offset can be expressed relative to Base.
+func (s *Segment) OffsetFits(lastOffset int64) bool {
+	return lastOffset >= s.base && lastOffset-s.base <= math.MaxInt32
+}
 
-// StartWriteback is a hint to write out the data file.
-func (s *Segment) StartWriteback(pos, n int64) error { panic("stub") }
+// Sync makes the appended data durable. A failure is final: what it covered may be gone, and every later Sync returns it.
+func (s *Segment) Sync() error {
+	if p := s.syncErr.Load(); p != nil {
+		return *p
+	}
+	f := s.data.Load()
+	if f == nil {
+		return nil // never opened: nothing was written
+	}
+	err := (*f).Sync()
+	if err != nil {
+		s.syncErr.CompareAndSwap(nil, &err)
+	}
+	return err
+}
 
-// Full tells whether a batch of n bytes does not fit any more.
-func (s *Segment) Full(n int) bool { panic("stub") }
+// SyncIndexes makes the index files durable. To be called before a recovery point above this segment's data becomes durable: Recover trusts
+// index entries below the recovery point.
+func (s *Segment) SyncIndexes() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var errs [3]error
+	if x := s.offsets.Load(); x != nil {
+		errs[0] = x.Sync()
+	}
+	if x := s.times.Load(); x != nil {
+		errs[1] = x.Sync()
+	}
+	if x := s.mu.txn; x != nil {
+		errs[2] = x.Sync()
+	}
+	return errors.Join(errs[:]...)
+}
 
-// IndexFull tells whether an index has no more room.
-func (s *Segment) IndexFull() bool { panic("stub") }
+// StartWriteback asks the kernel to start writing a range of the data file to disk. A hint.
+func (s *Segment) StartWriteback(pos, n int64) error {
+	f, err := s.file()
+	if err != nil {
+		return err
+	}
+	return f.StartWriteback(pos, n)
+}
 
-// OffsetFits tells whether offset can be expressed relative to Base.
-func (s *Segment) OffsetFits(lastOffset int64) bool { panic("stub") }
+// Seal ends writing: the largest timestamp goes into the time index, the files are cut to what they hold, the data file's modification
+// time becomes the time of the last append (at most nowMs). Also done to the active segment at a clean stop. Not durable before Sync and
+// SyncIndexes. All is tried; the first error is returned, and the segment is sealed unless its data file could not be cut.
+func (s *Segment) Seal(nowMs int64) error {
+	if s.sealed.Load() {
+		return nil
+	}
+	if s.unclean {
+		return ErrNotRecovered
+	}
+	ix := s.builder
+	times, offsets := s.times.Load(), s.offsets.Load()
+	err := times.MaybeAppend(ix.maxTimestamp, ix.maxOffset, true)
+	err = errors.Join(err, times.Seal(), offsets.Seal())
+	f, ferr := s.file()
+	if ferr == nil {
+		ferr = f.Truncate(s.size.Load())
+	}
+	if ferr != nil {
+		return errors.Join(err, ferr)
+	}
+	s.allocated = s.size.Load()
+	s.sealed.Store(true)
+	return errors.Join(err, s.stampAppendTime(nowMs))
+}
 
-// Acquire takes a reference; false when the segment is gone.
-func (s *Segment) Acquire() bool { panic("stub") }
-
-// Release gives a reference back, the owner's too.
-func (s *Segment) Release() { panic("stub") }
-
-// Delete renames the files to .deleted at once. They are removed when the last reference (the owner keeps its own until
-// file.delete.delay.ms is over) is released.
-func (s *Segment) Delete() error { panic("stub") }
-
-// Destroy is called by the owner of Options.Reap.
-func (s *Segment) Destroy() error { panic("stub") }
-
-// Fd returns the descriptor of the data file for sendfile.
-func (s *Segment) Fd() (uintptr, bool) { panic("stub") }
-
-// Cached tells whether the range is in the page cache.
-func (s *Segment) Cached(pos, n int64) bool { panic("stub") }
-
-// Prefetch asks for the range to be read ahead.
-func (s *Segment) Prefetch(pos, n int64) { panic("stub") }
+func (s *Segment) stampAppendTime(nowMs int64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ms := min(s.AppendTimeMaxMs(), nowMs)
+	if ms <= 0 {
+		return nil // never known
+	}
+	return s.o.FS.SetModTime(s.pathLocked(LogSuffix), time.UnixMilli(ms))
+}

@@ -1,0 +1,169 @@
+package segment
+
+import (
+	"io"
+
+	"github.com/leatmq/leat/record"
+)
+
+// PositionOf finds the batch that contains offset, or the next one if offset lies in a gap: the first batch with a last offset >= offset. It
+// must end at or before limit, a batch boundary. io.EOF when there is none; pos is then limit (at most the size).
+//
+// At the tail, in the last 64 batches, nothing is read. Elsewhere: an index lookup and a few small reads of the data file.
+func (s *Segment) PositionOf(offset, limit int64) (pos, batchBase int64, size int, err error) {
+	if err := s.Load(); err != nil {
+		return 0, 0, 0, err
+	}
+	limit = min(limit, s.size.Load())
+	if offset >= s.nextOffset.Load() {
+		return limit, 0, 0, io.EOF
+	}
+	if rel, pos, end, ok := s.recent.find(offset - s.base); ok {
+		if end > limit {
+			return limit, 0, 0, io.EOF
+		}
+		return pos, s.base + rel, int(end - pos), nil
+	}
+	f, err := s.file()
+	if err != nil {
+		return 0, 0, 0, err
+	}
+	h := newHeaders(f, limit)
+	defer h.close()
+	start, err := s.startOf(&h, offset)
+	if err != nil {
+		return 0, 0, 0, err
+	}
+	return s.walkTo(&h, start, offset)
+}
+
+// startOf returns a batch boundary at or before the batch that contains offset, from the index if the batch the entry points to agrees.
+func (s *Segment) startOf(h *headers, offset int64) (int64, error) {
+	e, found, err := s.offsets.Load().Lookup(offset)
+	if err != nil || !found {
+		return 0, err
+	}
+	if pos := int64(e.Position); pos >= h.end && pos < s.size.Load() {
+		return h.end, nil // what is looked for is behind the limit
+	}
+	b, _, err := h.at(int64(e.Position))
+	switch {
+	case err == nil && b.LastOffset() == e.Offset:
+		return int64(e.Position), nil
+	case err == nil || err == io.EOF || notABatch(err):
+		return 0, nil // damaged in a way that its own order does not show: do without
+	}
+	return 0, err
+}
+
+// walkTo goes from batch to batch until one ends at or behind offset.
+func (s *Segment) walkTo(h *headers, pos, offset int64) (int64, int64, int, error) {
+	for {
+		b, size, err := h.at(pos)
+		if err == io.EOF {
+			return h.end, 0, 0, io.EOF
+		}
+		if err != nil {
+			if notABatch(err) {
+				err = s.corrupt(pos, err)
+			}
+			return 0, 0, 0, err
+		}
+		if b.LastOffset() >= offset {
+			return pos, b.BaseOffset(), size, nil
+		}
+		pos += int64(size)
+	}
+}
+
+// Hot tells whether PositionOf(offset) does not wait for the disk: offset is near the end of a segment being written, where the index
+// and the data are in memory because they were written a moment ago.
+func (s *Segment) Hot(offset int64) bool {
+	if s.sealed.Load() {
+		return false
+	}
+	x := s.offsets.Load()
+	return x != nil && x.Warm(offset)
+}
+
+// ReadAt reads from the data file up to Size; less than len(p) bytes come with io.EOF.
+func (s *Segment) ReadAt(p []byte, pos int64) (int, error) {
+	f, err := s.file()
+	if err != nil {
+		return 0, err
+	}
+	left := max(0, s.size.Load()-pos)
+	if int64(len(p)) <= left {
+		return f.ReadAt(p, pos)
+	}
+	n, err := f.ReadAt(p[:left], pos)
+	if err == nil {
+		err = io.EOF
+	}
+	return n, err
+}
+
+// Fd returns the descriptor of the data file for sendfile; valid as long as the caller holds a reference. False when there is none: read with
+// ReadAt, which also tells why.
+func (s *Segment) Fd() (uintptr, bool) {
+	f, err := s.file()
+	if err != nil {
+		return 0, false
+	}
+	return f.Fd()
+}
+
+// Cached tells whether reading [pos, pos+n) does not wait for the disk.
+func (s *Segment) Cached(pos, n int64) bool {
+	f, err := s.file()
+	return err == nil && f.Cached(pos, n)
+}
+
+// Prefetch asks the kernel to read [pos, pos+n).
+func (s *Segment) Prefetch(pos, n int64) {
+	if f, err := s.file(); err == nil {
+		f.Prefetch(pos, n)
+	}
+}
+
+// header reads the header of the batch at pos into a copy.
+func (s *Segment) header(pos int64) (record.Batch, error) {
+	f, err := s.file()
+	if err != nil {
+		return nil, err
+	}
+	h := newHeaders(f, s.size.Load())
+	defer h.close()
+	b, _, err := h.at(pos)
+	if err != nil {
+		if notABatch(err) {
+			err = s.corrupt(pos, err)
+		}
+		return nil, err
+	}
+	return append(record.Batch(nil), b...), nil
+}
+
+// FirstTimestamp returns the max timestamp of the first batch, from which time-based rolling counts; false when there is no batch.
+func (s *Segment) FirstTimestamp() (ts int64, ok bool, err error) {
+	if err := s.Load(); err != nil {
+		return 0, false, err
+	}
+	if s.size.Load() == 0 {
+		return 0, false, nil
+	}
+	s.stat.Lock()
+	ts, ok = s.stat.firstTimestamp, s.stat.firstKnown
+	s.stat.Unlock()
+	if ok {
+		return ts, true, nil
+	}
+	b, err := s.header(0)
+	if err != nil {
+		return 0, false, err
+	}
+	s.stat.Lock()
+	defer s.stat.Unlock()
+	s.stat.firstTimestamp, s.stat.firstKnown = b.MaxTimestamp(), true
+	return b.MaxTimestamp(), true, nil
+}
