@@ -28,7 +28,7 @@ type field struct {
 	min, max int16
 	fields   []field // of a structure
 	elem     *field  // of an array of a primitive
-	memory   int     // of one array element or optional structure, once decoded; filled in from the kmsg types
+	memory   int     // of one array element, optional structure or pointed-to string, once decoded; filled in from the kmsg types
 }
 
 const anyVersion = 1<<15 - 1
@@ -85,6 +85,10 @@ func weigh(t reflect.Type, fields []field) {
 			panic(fmt.Sprintf("BUG: kmsg's %s has no field %s", t.Name(), f.name))
 		}
 		switch f.kind {
+		case kindString, kindNullStr:
+			if sf.Type.Kind() == reflect.Pointer {
+				f.memory = pointerMemory
+			}
 		case kindArray, kindOption:
 			f.memory = int(sf.Type.Elem().Size())
 			if f.elem == nil {
@@ -97,9 +101,9 @@ func weigh(t reflect.Type, fields []field) {
 // What decoding one thing costs beside the bytes themselves, roundings of the allocator included.
 const (
 	stringMemory   = 16  // its bytes are rounded up
-	pointerMemory  = 16  // a nullable string is a pointer to a string
+	pointerMemory  = 16  // some strings are pointers to strings
 	firstTagMemory = 384 // tagged fields that kmsg does not know go into a map
-	nextTagMemory  = 128
+	nextTagMemory  = 176
 )
 
 // A request may decode to memoryBase bytes and memoryTimes bytes for every byte of its body; more is refused before it is allocated. Real requests
@@ -150,9 +154,9 @@ func (m *measurement) field(f *field) {
 	case kindFixed:
 		m.span(f.size)
 	case kindString:
-		m.string(false)
+		m.string(f, false)
 	case kindNullStr:
-		m.string(true)
+		m.string(f, true)
 	case kindBytes:
 		m.bytes(m.flexible)
 	case kindArray:
@@ -162,32 +166,26 @@ func (m *measurement) field(f *field) {
 	}
 }
 
-func (m *measurement) string(nullable bool) {
+func (m *measurement) string(f *field, nullable bool) {
 	s, null := m.str(m.flexible)
 	switch {
 	case null && !nullable:
 		m.fail()
-		return
 	case null:
-		return
-	case nullable:
-		m.memory += pointerMemory
-	}
-	if len(s) > 0 {
-		m.memory += len(s) + stringMemory
+	default:
+		m.memory += f.memory
+		if len(s) > 0 {
+			m.memory += len(s) + stringMemory
+		}
 	}
 }
 
 func (m *measurement) array(f *field) {
-	n := m.length(m.flexible)
-	if n > len(m.b) { // an element has at least one byte
-		m.fail()
-		return
-	}
+	n := m.arrayLen(m.flexible)
 	if n <= 0 {
 		return
 	}
-	m.memory += n * f.memory
+	m.memory += n * f.memory * 9 / 8 // kmsg grows a slice by append, which rounds up
 	if f.elem != nil && f.elem.kind == kindFixed {
 		m.span(n * f.elem.size)
 		return
@@ -203,7 +201,7 @@ func (m *measurement) array(f *field) {
 
 func (m *measurement) option(f *field) {
 	s := m.span(1)
-	if s == nil || int8(s[0]) < 0 {
+	if s == nil || s[0] == 0xff {
 		return
 	}
 	m.memory += f.memory

@@ -26,7 +26,7 @@ func (p *ProduceRequest) Parse(version int16, body []byte) error {
 	p.TransactionalID, p.HasTransactionalID = id, !null
 	p.Acks = r.int16()
 	p.TimeoutMs = r.int32()
-	p.TopicCount = max(r.length(p.flexible()), 0)
+	p.TopicCount = max(r.arrayLen(p.flexible()), 0)
 	p.topics = r.b
 	it := ProducePartitions{version: version, r: r, topics: p.TopicCount}
 	for it.Next() {
@@ -98,7 +98,7 @@ func (it *ProducePartitions) beginTopic(flexible bool) {
 			it.r.fail()
 		}
 	}
-	it.partitions = max(it.r.length(flexible), 0)
+	it.partitions = max(it.r.arrayLen(flexible), 0)
 	if it.r.bad {
 		it.partitions = 0
 	}

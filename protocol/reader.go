@@ -85,19 +85,32 @@ func (r *reader) str(flexible bool) (s []byte, null bool) {
 
 // bytes reads nullable bytes, compact or not.
 func (r *reader) bytes(flexible bool) (s []byte, null bool) {
-	n := r.length(flexible)
+	n := 0
+	if flexible {
+		n = r.compact()
+	} else {
+		n = int(r.int32())
+	}
 	if n < 0 {
 		return nil, true
 	}
 	return r.span(n), false
 }
 
-// length reads the length of bytes or of an array; negative is null.
-func (r *reader) length(flexible bool) int {
+// arrayLen reads the length of an array, compact or not; negative is null. As in Kafka a compact length is an int32 that may wrap. A length that
+// the bytes left cannot hold is bad: every element has at least one byte.
+func (r *reader) arrayLen(flexible bool) int {
+	n := 0
 	if flexible {
-		return r.compact()
+		n = int(int32(r.uvarint()) - 1)
+	} else {
+		n = int(r.int32())
 	}
-	return int(r.int32())
+	if n > len(r.b) {
+		r.fail()
+		return 0
+	}
+	return n
 }
 
 // skipTags passes over tagged fields, known or not, in any order.
