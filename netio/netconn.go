@@ -174,6 +174,11 @@ func (c *netConn) handshake() error {
 func (c *netConn) read() error {
 	r := bufio.NewReaderSize(c.nc, netReadBuffer)
 	for c.waitMayRead() {
+		// Limits may be reached while this connection waits for its peer, so look again when there is a header. An error
+		// comes back in readFrame.
+		if _, err := r.Peek(frameHeaderSize); err == nil && !c.waitMayRead() {
+			return nil
+		}
 		frame, err := c.readFrame(r)
 		if err != nil {
 			return c.readFailed(err)
