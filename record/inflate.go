@@ -151,11 +151,10 @@ func (d *zstdInflater) release() {
 
 // snappyInflater reads the framing of snappy-java, or one bare block.
 type snappyInflater struct {
-	src    []byte // not yet decoded
+	src    []byte // framed blocks not yet decoded
 	block  []byte // the buffer of the current block, kept
 	unread []byte // of block
 	limit  int64
-	bare   bool
 }
 
 // snappyBufferKept is the largest block buffer a pooled inflater keeps.
@@ -164,10 +163,9 @@ const snappyBufferKept = 1 << 20
 var errSnappyRepeat = errors.New("copies with offset 0 are not in the snappy format")
 
 func (s *snappyInflater) open(src []byte, limit int64) error {
-	s.src, s.unread, s.limit, s.bare = src, nil, limit, false
+	s.src, s.unread, s.limit = nil, nil, limit
 	if !bytes.HasPrefix(src, []byte(xerialMagic)) {
-		s.bare = true
-		return nil
+		return s.decode(src)
 	}
 	if len(src) < xerialHeaderSize {
 		return io.ErrUnexpectedEOF
@@ -190,22 +188,20 @@ func (s *snappyInflater) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// next decodes the next block.
+// next decodes the next framed block.
 func (s *snappyInflater) next() error {
-	in := s.src
-	if !s.bare {
-		if len(in) < 4 {
-			return io.ErrUnexpectedEOF
-		}
-		n := binary.BigEndian.Uint32(in)
-		if uint64(n) > uint64(len(in)-4) {
-			return io.ErrUnexpectedEOF
-		}
-		in = in[4 : 4+n]
-		s.src = s.src[4+n:]
-	} else {
-		s.src = nil
+	if len(s.src) < 4 {
+		return io.ErrUnexpectedEOF
 	}
+	n, rest := binary.BigEndian.Uint32(s.src), s.src[4:]
+	if uint64(n) > uint64(len(rest)) {
+		return io.ErrUnexpectedEOF
+	}
+	s.src = rest[n:]
+	return s.decode(rest[:n])
+}
+
+func (s *snappyInflater) decode(in []byte) error {
 	if err := s.checkBlock(in); err != nil {
 		return err
 	}
