@@ -1,0 +1,362 @@
+// Package broker is the assembly: it joins the storage, the network and the agreement columns into a node that Kafka clients talk to, and answers
+// their requests, one file per API key.
+//
+// # Life of a node
+//
+//	New     bind the listeners (nobody is accepted yet), open the engine (recovery), open the metadata log (replay), register this broker with a
+//	        new incarnation (every partition it leads gets a new leader epoch), open the partitions' roles
+//	Serve   accept connections until Close
+//	Close   wake everything that is parked, let open answers leave, then stop in the reverse order; the engine last, for it writes the clean marker
+//
+// # Where a request runs
+//
+//	frame -> OnRequest (event loop): header, decode, look-up in the table of handlers
+//	   loop    answers that only read memory, Produce (queues its batches on the append workers) and Fetch (ranges that are in the page cache)
+//	   worker  whatever may wait or write: creating topics, configs, deleting records, look-ups by time
+//	   disk    Fetch parts whose index or bytes are not in memory
+//
+// Requests of one connection take effect in the order in which they arrived: while one of them runs on a worker, the later ones of that connection
+// wait behind it (connection.waiting). Requests that are parked (Fetch for data, Produce for durability) don't hold up the later ones. netio sends the
+// answers in request order in any case.
+//
+// # Owners and locks
+//
+// A request's state hangs on its netio.Call and is reused with it; see request. Locks, none of which is held while calling another layer: connection.mu
+// (order of requests, parked fetches), fetchOp.mu (is it parked), fetchSessions.mu then fetchSession.mu (what a session has told), workers.mu,
+// producerIDs.mu (held over the allocation of a block, by workers only).
+package broker
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	mathrand "math/rand/v2"
+	"net"
+	"runtime"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/leatmq/leat/config"
+	"github.com/leatmq/leat/engine"
+	"github.com/leatmq/leat/internal/vfs"
+	"github.com/leatmq/leat/metadata"
+	"github.com/leatmq/leat/netio"
+	"github.com/leatmq/leat/replication"
+)
+
+const (
+	metadataTopic = "__cluster_metadata"
+
+	tickInterval     = 100 * time.Millisecond // time-outs of parked produces
+	minChangeTimeout = 5 * time.Second        // a metadata change is one durable append: shorter request time-outs would only make it look failed
+	maxChangeTimeout = 60 * time.Second
+)
+
+// Options make a broker. Only Config is mandatory.
+type Options struct {
+	Config *config.Set
+	FS     vfs.FS       // default: the operating system's
+	Logger *slog.Logger // default: discards
+	Now    func() int64 // broker clock, ms since the Unix epoch; default: the system's
+}
+
+// Broker is a node.
+type Broker struct {
+	config *config.Set
+	log    *slog.Logger
+	now    func() int64
+	nodeID int32
+
+	current atomic.Pointer[config.Broker] // what the dynamic configs make of config
+
+	engine  *engine.Engine
+	meta    *metadata.Manager
+	repl    *replication.Manager
+	servers []listening
+
+	requests    *workers // what may wait or write
+	disk        *workers // cold reads and fetches that were woken
+	sessions    *fetchSessions
+	producerIDs *producerIDs
+	conns       connections
+
+	ctx      context.Context // ends when the broker stops
+	cancel   context.CancelFunc
+	stopping atomic.Bool
+	ticker   sync.WaitGroup
+}
+
+// listening is one configured listener.
+type listening struct {
+	listener   config.Listener
+	advertised *config.Listener // nil: clients are told the address they reached us by
+	server     netio.Server
+}
+
+// New opens everything and returns a broker that is ready to serve.
+func New(o Options) (b *Broker, err error) {
+	o.setDefaults()
+	cfg, err := o.Config.Broker()
+	if err != nil {
+		return nil, err
+	}
+	b = &Broker{config: o.Config, log: o.Logger, now: o.Now, nodeID: cfg.NodeID}
+	b.current.Store(cfg)
+	b.ctx, b.cancel = context.WithCancel(context.Background())
+	b.requests = newWorkers(orCPUs(cfg.RequestWorkers, 4))
+	b.disk = newWorkers(orCPUs(cfg.DiskWorkers, 4))
+	b.sessions = newFetchSessions(cfg.FetchSessionCacheSlots, randomInt32)
+	b.conns.init()
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, b.abandon())
+			b = nil
+		}
+	}()
+	if err := b.listen(cfg); err != nil {
+		return b, err
+	}
+	return b, b.open(&o, cfg)
+}
+
+func (o *Options) setDefaults() {
+	if o.FS == nil {
+		o.FS = vfs.OS
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Now == nil {
+		o.Now = func() int64 { return time.Now().UnixMilli() }
+	}
+}
+
+func orCPUs(n, perCPU int) int {
+	if n > 0 {
+		return n
+	}
+	return perCPU * runtime.GOMAXPROCS(0)
+}
+
+func randomInt32() int32 {
+	var b [4]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return int32(binary.BigEndian.Uint32(b[:]) &^ (1 << 31))
+}
+
+// listen binds the listeners: a port that is taken is found before any file is touched.
+func (b *Broker) listen(cfg *config.Broker) error {
+	for _, l := range cfg.Listeners {
+		s, err := netio.Listen(netio.Options{
+			Address: net.JoinHostPort(l.Host, strconv.Itoa(l.Port)), Driver: cfg.NetworkDriver, Loops: cfg.NetworkLoops, Handler: b,
+			MaxFrame: cfg.SocketRequestMaxBytes, FrameBytesLimit: cfg.QueuedMaxRequestBytes,
+			MaxConnections: cfg.MaxConnections, MaxPerIP: cfg.MaxConnectionsPerIP, MaxInFlight: cfg.ConnectionMaxInFlight,
+			IdleTimeout: time.Duration(cfg.ConnectionsMaxIdleMs) * time.Millisecond, Logger: b.log,
+		})
+		if err != nil {
+			return fmt.Errorf("cannot listen on %s: %w", net.JoinHostPort(l.Host, strconv.Itoa(l.Port)), err)
+		}
+		e := listening{listener: l, server: s}
+		for i := range cfg.AdvertisedListeners {
+			if cfg.AdvertisedListeners[i].Name == l.Name {
+				e.advertised = &cfg.AdvertisedListeners[i]
+			}
+		}
+		b.servers = append(b.servers, e)
+	}
+	return nil
+}
+
+// open opens the layers bottom up.
+func (b *Broker) open(o *Options, cfg *config.Broker) (err error) {
+	b.engine, err = engine.Open(engine.Options{
+		FS: o.FS, Dirs: cfg.LogDirs, NodeID: cfg.NodeID, Defaults: cfg, Workers: cfg.AppendWorkers, Now: o.Now, Logger: o.Logger,
+		SyncMethod: cfg.LogSyncMethod,
+	})
+	if err != nil {
+		return err
+	}
+	b.meta, err = metadata.Open(metadata.Options{
+		Engine: b.engine, NodeID: cfg.NodeID, Config: b.config, Now: o.Now, Logger: o.Logger,
+		Rand: mathrand.New(mathrand.NewPCG(mathrand.Uint64(), mathrand.Uint64())), SnapshotBytes: cfg.MetadataSnapshotMaxNewBytes,
+	})
+	if err != nil {
+		return err
+	}
+	b.producerIDs = &producerIDs{allocate: b.meta.AllocateProducerIDs}
+	b.meta.Subscribe(b.applyBrokerConfigs)
+	ctx, cancel := context.WithTimeout(b.ctx, maxChangeTimeout)
+	defer cancel()
+	if _, err := b.meta.RegisterBroker(ctx, metadata.Registration{ID: cfg.NodeID, Rack: cfg.Rack, Listeners: b.endpoints()}); err != nil {
+		return fmt.Errorf("this broker cannot be registered: %w", err)
+	}
+	b.repl, err = replication.New(replication.Options{
+		Engine: b.engine, Metadata: b.meta, Config: b.config, NodeID: cfg.NodeID, Now: o.Now, Logger: o.Logger,
+	})
+	if err != nil {
+		return err
+	}
+	b.engine.StartBackground()
+	b.ticker.Add(1)
+	go b.tick()
+	return nil
+}
+
+// tick runs the time-outs until the broker stops.
+func (b *Broker) tick() {
+	defer b.ticker.Done()
+	t := time.NewTicker(tickInterval)
+	defer t.Stop()
+	for {
+		select {
+		case <-t.C:
+			b.repl.Tick(b.now())
+		case <-b.ctx.Done():
+			return
+		}
+	}
+}
+
+// settings is the configuration in force; changes of dynamic keys show in the next call.
+func (b *Broker) settings() *config.Broker { return b.current.Load() }
+
+// applyBrokerConfigs makes dynamic broker configs effective. It runs for every change of metadata, in order.
+func (b *Broker) applyBrokerConfigs(prev, next *metadata.Image, d *metadata.Delta) {
+	if prev != nil && len(d.BrokerConfigs) == 0 {
+		return
+	}
+	err := errors.Join(
+		b.config.SetDynamic(config.DynamicDefault, next.BrokerConfig("")),
+		b.config.SetDynamic(config.DynamicBroker, next.BrokerConfig(strconv.Itoa(int(b.nodeID)))),
+	)
+	cfg, brokerErr := b.config.Broker()
+	if err = errors.Join(err, brokerErr); err != nil {
+		b.log.Error("dynamic broker configs could not be applied; the previous ones stay in force", "error", err)
+		return
+	}
+	b.current.Store(cfg)
+}
+
+// endpoints is what this broker registers.
+func (b *Broker) endpoints() []metadata.Endpoint {
+	var all []metadata.Endpoint
+	for _, l := range b.servers {
+		e := metadata.Endpoint{Name: l.listener.Name, Security: l.listener.Protocol, Port: int32(l.port())}
+		if l.advertised != nil {
+			e.Host, e.Port = l.advertised.Host, int32(l.advertised.Port)
+		}
+		all = append(all, e)
+	}
+	return all
+}
+
+func (l *listening) port() int {
+	if a, ok := l.server.Addr().(*net.TCPAddr); ok {
+		return a.Port
+	}
+	return l.listener.Port
+}
+
+// address is where a client on conn finds a broker: what was configured, else the address by which the client reached us (design decision 14).
+func (b *Broker) address(n *metadata.BrokerInfo, conn netio.Conn) (host string, port int32) {
+	i := 0
+	if n.ID == b.nodeID {
+		i = max(b.listenerOf(conn), 0)
+	}
+	if i < len(n.Listeners) {
+		host, port = n.Listeners[i].Host, n.Listeners[i].Port
+	}
+	if local := conn.LocalAddr(); host == "" && n.ID == b.nodeID && local.IsValid() {
+		return local.Addr().Unmap().WithZone("").String(), int32(local.Port())
+	}
+	return host, port
+}
+
+// listenerOf is the index of the listener that accepted conn, -1 if it is none of ours.
+func (b *Broker) listenerOf(conn netio.Conn) int {
+	port := int(conn.LocalAddr().Port())
+	return slices.IndexFunc(b.servers, func(l listening) bool { return l.port() == port })
+}
+
+// Addrs are the addresses the broker listens on, with real ports.
+func (b *Broker) Addrs() []net.Addr {
+	var all []net.Addr
+	for _, l := range b.servers {
+		all = append(all, l.server.Addrs()...)
+	}
+	return all
+}
+
+// ClusterID is the id of the cluster the broker belongs to.
+func (b *Broker) ClusterID() string { return b.engine.ClusterID() }
+
+// Serve accepts connections until Close, or until a listener fails.
+func (b *Broker) Serve() error {
+	failed := make(chan error, len(b.servers))
+	for _, l := range b.servers {
+		go func() { failed <- l.server.Serve() }()
+	}
+	var errs []error
+	for range b.servers {
+		if err := <-failed; err != nil {
+			errs = append(errs, err)
+			b.stopServers(b.ctx)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Close stops the broker: open answers leave, everything is flushed and checkpointed, and the next start is a clean one. When ctx ends first,
+// what is left of the connections is dropped; the log is closed cleanly all the same.
+func (b *Broker) Close(ctx context.Context) error {
+	b.stopping.Store(true)
+	b.conns.each(func(c *connection) { c.wakeParked() })
+	err := b.stopServers(ctx)
+	if err != nil {
+		b.log.Warn("connections were cut before their answers had left", "error", err)
+	}
+	return b.shut(ctx)
+}
+
+// stopServers stops all listeners at once.
+func (b *Broker) stopServers(ctx context.Context) error {
+	errs := make([]error, len(b.servers))
+	var all sync.WaitGroup
+	for i := range b.servers {
+		all.Go(func() { errs[i] = b.servers[i].server.Shutdown(ctx) })
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
+// shut closes the layers top down; layers that were never opened are left out.
+func (b *Broker) shut(ctx context.Context) error {
+	b.cancel()
+	b.requests.stop()
+	b.disk.stop()
+	b.ticker.Wait()
+	var errs []error
+	if b.repl != nil {
+		b.repl.Close()
+	}
+	if b.meta != nil {
+		errs = append(errs, b.meta.Close(ctx))
+	}
+	if b.engine != nil {
+		errs = append(errs, b.engine.Close(ctx))
+	}
+	return errors.Join(errs...)
+}
+
+// abandon undoes a start that failed.
+func (b *Broker) abandon() error {
+	ctx, cancel := context.WithTimeout(context.Background(), maxChangeTimeout)
+	defer cancel()
+	return errors.Join(b.stopServers(ctx), b.shut(ctx))
+}

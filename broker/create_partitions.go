@@ -1,0 +1,40 @@
+package broker
+
+import (
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/leatmq/leat/metadata"
+)
+
+// CreatePartitions (37), versions 0-3: a topic gets more partitions; the new ones take appends before the answer.
+
+func handleCreatePartitions(b *Broker, r *request) kmsg.Response {
+	req := r.msg.(*kmsg.CreatePartitionsRequest)
+	resp := req.ResponseKind().(*kmsg.CreatePartitionsResponse)
+	ctx, cancel := b.timeout(req.TimeoutMillis)
+	defer cancel()
+	change := metadata.CreatePartitionsRequest{ValidateOnly: req.ValidateOnly}
+	for _, t := range req.Topics {
+		spec := metadata.PartitionsSpec{Topic: t.Topic, Count: t.Count}
+		for _, a := range t.Assignment {
+			spec.Assignment = append(spec.Assignment, a.Replicas)
+		}
+		change.Topics = append(change.Topics, spec)
+	}
+	results, err := b.meta.CreatePartitions(ctx, change)
+	if err != nil {
+		results = results[:0]
+		for _, t := range req.Topics {
+			results = append(results, metadata.TopicResult{Name: t.Topic, Err: asMetadataError(err)})
+		}
+	}
+	for i := range results {
+		t := kmsg.NewCreatePartitionsResponseTopic()
+		t.Topic = results[i].Name
+		if e := results[i].Err; e != nil {
+			t.ErrorCode, t.ErrorMessage = int16(codeOf(e)), message(e)
+		}
+		resp.Topics = append(resp.Topics, t)
+	}
+	return resp
+}

@@ -1,0 +1,116 @@
+package broker
+
+import (
+	"slices"
+	"strconv"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/leatmq/leat/config"
+	"github.com/leatmq/leat/metadata"
+	"github.com/leatmq/leat/protocol"
+)
+
+// DescribeConfigs (32), versions 1-4: the effective configuration of topics and of this broker, where each value comes from (synonyms) and, from
+// v3, type and documentation. The broker "" is the default of all brokers: only what was set for it is shown.
+
+func handleDescribeConfigs(b *Broker, r *request) kmsg.Response {
+	req := r.msg.(*kmsg.DescribeConfigsRequest)
+	resp := req.ResponseKind().(*kmsg.DescribeConfigsResponse)
+	for i := range req.Resources {
+		q := &req.Resources[i]
+		a := kmsg.NewDescribeConfigsResponseResource()
+		a.ResourceType, a.ResourceName = q.ResourceType, q.ResourceName
+		values, code, text := b.configValues(q)
+		a.ErrorCode = int16(code)
+		a.ErrorMessage = &text // empty, not null, on success: what a Kafka broker does
+		for j := range values {
+			if q.ConfigNames == nil || slices.Contains(q.ConfigNames, values[j].Key.Name) {
+				a.Configs = append(a.Configs, describedConfig(req, &values[j]))
+			}
+		}
+		resp.Resources = append(resp.Resources, a)
+	}
+	return resp
+}
+
+func (b *Broker) configValues(q *kmsg.DescribeConfigsRequestResource) ([]config.Value, protocol.Code, string) {
+	switch q.ResourceType {
+	case kmsg.ConfigResourceTypeTopic:
+		return b.topicConfigValues(q.ResourceName)
+	case kmsg.ConfigResourceTypeBroker:
+		return b.brokerConfigValues(q.ResourceName)
+	default:
+		return nil, protocol.InvalidRequest, "this broker has configurations of topics and brokers, not of resource type " + strconv.Itoa(int(q.ResourceType))
+	}
+}
+
+func (b *Broker) topicConfigValues(name string) ([]config.Value, protocol.Code, string) {
+	if err := metadata.ValidateTopicName(name); err != nil {
+		return nil, protocol.InvalidTopicException, err.Error()
+	}
+	t := b.meta.Image().Topic(name)
+	if t == nil {
+		return nil, protocol.UnknownTopicOrPartition, ""
+	}
+	values, err := b.config.EffectiveTopic(t.Config)
+	if err != nil {
+		b.log.Error("a topic's configuration cannot be read back", "topic", name, "error", err)
+		return nil, protocol.InvalidConfig, err.Error()
+	}
+	return values, protocol.None, ""
+}
+
+func (b *Broker) brokerConfigValues(name string) ([]config.Value, protocol.Code, string) {
+	if name == "" {
+		return slices.DeleteFunc(b.config.Effective(), func(v config.Value) bool { return !setFor(&v, config.DynamicDefault) }), protocol.None, ""
+	}
+	id, err := strconv.ParseInt(name, 10, 32)
+	if err != nil {
+		return nil, protocol.InvalidRequest, "a broker resource is named by its id, a number, not " + strconv.Quote(name)
+	}
+	if int32(id) != b.nodeID {
+		return nil, protocol.InvalidRequest, "this is broker " + strconv.Itoa(int(b.nodeID)) + ": ask broker " + name + " for its configuration"
+	}
+	return b.config.Effective(), protocol.None, ""
+}
+
+// setFor tells whether a value is the one that a layer gives, and reduces it to that layer.
+func setFor(v *config.Value, layer config.Source) bool {
+	for _, s := range v.Synonyms {
+		if s.Source == layer {
+			v.Value, v.Source, v.Null = s.Value, layer, false
+			v.Synonyms = []config.Synonym{s}
+			return true
+		}
+	}
+	return false
+}
+
+func describedConfig(req *kmsg.DescribeConfigsRequest, v *config.Value) kmsg.DescribeConfigsResponseResourceConfig {
+	c := kmsg.NewDescribeConfigsResponseResourceConfig()
+	c.Name, c.IsSensitive, c.Source = v.Key.Name, v.Key.Sensitive, kmsg.ConfigSource(v.Source.KafkaCode())
+	c.ReadOnly = v.Key.Scope == config.BrokerScope && !v.Key.Dynamic
+	c.IsDefault = v.Source == config.Default
+	c.ConfigType = kmsg.ConfigType(v.Key.Type)
+	c.Value = shown(v.Key.Sensitive || v.Null, v.Value)
+	if req.IncludeDocumentation {
+		c.Documentation = &v.Key.Doc
+	}
+	if req.IncludeSynonyms {
+		for _, s := range v.Synonyms {
+			cs := kmsg.NewDescribeConfigsResponseResourceConfigConfigSynonym()
+			cs.Name, cs.Source = s.Name, kmsg.ConfigSource(s.Source.KafkaCode())
+			cs.Value = shown(v.Key.Sensitive, s.Value)
+			c.ConfigSynonyms = append(c.ConfigSynonyms, cs)
+		}
+	}
+	return c
+}
+
+func shown(hidden bool, value string) *string {
+	if hidden {
+		return nil
+	}
+	return &value
+}

@@ -1,0 +1,44 @@
+package broker
+
+import (
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/leatmq/leat/protocol"
+)
+
+// DescribeProducers (61), version 0: the idempotent producers a partition remembers.
+
+func handleDescribeProducers(b *Broker, r *request) kmsg.Response {
+	req := r.msg.(*kmsg.DescribeProducersRequest)
+	resp := req.ResponseKind().(*kmsg.DescribeProducersResponse)
+	for _, t := range req.Topics {
+		rt := kmsg.NewDescribeProducersResponseTopic()
+		rt.Topic = t.Topic
+		for _, index := range t.Partitions {
+			rt.Partitions = append(rt.Partitions, b.describeProducers(t.Topic, index))
+		}
+		resp.Topics = append(resp.Topics, rt)
+	}
+	return resp
+}
+
+func (b *Broker) describeProducers(topic string, index int32) kmsg.DescribeProducersResponseTopicPartition {
+	a := kmsg.NewDescribeProducersResponseTopicPartition()
+	a.Partition = index
+	p := b.repl.Partition(topic, index)
+	if p == nil {
+		a.ErrorCode = int16(protocol.UnknownTopicOrPartition)
+		return a
+	}
+	if err := p.Check(-1); err != nil {
+		a.ErrorCode, a.ErrorMessage = int16(codeOf(err)), message(err)
+		return a
+	}
+	for _, s := range p.Log().Producers() {
+		d := kmsg.NewDescribeProducersResponseTopicPartitionActiveProducer()
+		d.ProducerID, d.ProducerEpoch, d.LastSequence = s.ProducerID, int32(s.Epoch), s.LastSequence
+		d.LastTimestamp, d.CoordinatorEpoch, d.CurrentTxnStartOffset = s.LastTimestampMs, s.CoordinatorEpoch, s.CurrentTxnStartOffset
+		a.ActiveProducers = append(a.ActiveProducers, d)
+	}
+	return a
+}

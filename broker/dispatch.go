@@ -1,0 +1,160 @@
+package broker
+
+import (
+	"errors"
+	"log/slog"
+	"runtime/debug"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/leatmq/leat/netio"
+	"github.com/leatmq/leat/protocol"
+)
+
+// handler is how one API is answered: answer for requests that have their answer when it returns, start for those that complete the call themselves.
+type handler struct {
+	answer func(*Broker, *request) kmsg.Response
+	start  func(*Broker, *request)
+	worker func(*Broker, *request) bool // must it run on a worker? nil: never
+}
+
+func always(*Broker, *request) bool { return true }
+
+// handlers is every API this broker answers; a test holds it against protocol.APIs.
+var handlers = map[int16]handler{
+	protocol.KeyProduce:                 {start: startProduce},
+	protocol.KeyFetch:                   {start: startFetch},
+	protocol.KeyListOffsets:             {answer: handleListOffsets, worker: always},
+	protocol.KeyMetadata:                {answer: handleMetadata, worker: mayCreate},
+	protocol.KeyFindCoordinator:         {answer: handleFindCoordinator},
+	protocol.KeyAPIVersions:             {answer: handleAPIVersions},
+	protocol.KeyCreateTopics:            {answer: handleCreateTopics, worker: always},
+	protocol.KeyDeleteTopics:            {answer: handleDeleteTopics, worker: always},
+	protocol.KeyDeleteRecords:           {answer: handleDeleteRecords, worker: always},
+	protocol.KeyInitProducerID:          {answer: handleInitProducerID, worker: always},
+	protocol.KeyOffsetForLeaderEpoch:    {answer: handleOffsetForLeaderEpoch},
+	protocol.KeyDescribeConfigs:         {answer: handleDescribeConfigs},
+	protocol.KeyAlterConfigs:            {answer: handleAlterConfigs, worker: always},
+	protocol.KeyDescribeLogDirs:         {answer: handleDescribeLogDirs, worker: always},
+	protocol.KeyCreatePartitions:        {answer: handleCreatePartitions, worker: always},
+	protocol.KeyIncrementalAlterConfigs: {answer: handleIncrementalAlterConfigs, worker: always},
+	protocol.KeyDescribeCluster:         {answer: handleDescribeCluster},
+	protocol.KeyDescribeProducers:       {answer: handleDescribeProducers, worker: always},
+	protocol.KeyDescribeTopicPartitions: {answer: handleDescribeTopicPartitions},
+}
+
+// request is one request on its way to its answer. It hangs on its Call (Call.User) and is reused with it: what it holds stays untouched until the
+// answer has left, so answers are built in out.
+type request struct {
+	call   *netio.Call
+	conn   *connection
+	header protocol.Header
+	body   []byte       // of the frame, behind the header
+	msg    kmsg.Request // nil for Produce, which is read in place
+	out    []byte       // the answer's bytes
+	how    handler
+
+	produce produceOp
+	fetch   fetchOp
+}
+
+// maxKeptBytes is the largest answer buffer that is kept for the next request.
+const maxKeptBytes = 64 << 10
+
+// OnRequest is netio's upcall, on the connection's loop.
+func (b *Broker) OnRequest(call *netio.Call) {
+	r, _ := call.User.(*request)
+	if r == nil {
+		r = new(request)
+		call.User = r
+	}
+	r.call = call
+	r.conn = b.connection(call.Conn)
+	if err := r.decode(); err != nil {
+		b.refuse(r, err)
+		return
+	}
+	if !r.conn.admit(b, r) {
+		return // behind a request that runs on a worker
+	}
+	b.run(r)
+}
+
+// OnClose is netio's upcall when a connection is gone.
+func (b *Broker) OnClose(c netio.Conn, err error) {
+	conn, _ := c.Data().(*connection)
+	if conn == nil {
+		return
+	}
+	b.conns.remove(conn)
+	conn.wakeParked()
+	if _, ok := errors.AsType[*netio.FrameError](err); ok {
+		b.log.Warn("connection closed: this is not a Kafka client, or socket.request.max.bytes is too small for it", "client", c.RemoteAddr(), "error", err)
+	}
+}
+
+// decode reads header and body of the frame. Produce and Fetch bodies are read by their handlers.
+func (r *request) decode() (err error) {
+	r.msg = nil
+	if cap(r.out) > maxKeptBytes {
+		r.out = nil
+	}
+	r.out = r.out[:0]
+	if r.body, err = r.header.Parse(r.call.Frame.B); err != nil {
+		return err
+	}
+	r.how = handlers[r.header.Key]
+	if r.how.start != nil {
+		return nil
+	}
+	r.msg, err = protocol.Decode(r.header, r.body)
+	return err
+}
+
+// refuse ends the connection of a request that cannot be read. An ApiVersions request of an unknown version alone is answered: v0, with our range.
+func (b *Broker) refuse(r *request, err error) {
+	if e, ok := errors.AsType[*protocol.UnsupportedError](err); ok && e.Key == protocol.KeyAPIVersions {
+		r.out = protocol.AppendResponse(r.out, e.CorrelationID, protocol.UnsupportedAPIVersions())
+		r.call.Complete(netio.Response{Body: r.out})
+		return
+	}
+	b.log.Log(b.ctx, slog.LevelInfo, "connection closed: a request could not be read", "client", r.call.Conn.RemoteAddr(), "client.id", r.header.ClientID, "error", err)
+	r.call.Complete(netio.Response{None: true, Close: true})
+}
+
+// run answers a request where it belongs. It is called on the loop, or on the worker that the connection's earlier request ran on.
+func (b *Broker) run(r *request) {
+	if r.how.start != nil {
+		r.how.start(b, r)
+		return
+	}
+	r.reply(r.how.answer(b, r))
+}
+
+// runOnWorker runs a request and then those of its connection that came meanwhile.
+func (b *Broker) runOnWorker(r *request) {
+	conn := r.conn
+	for r != nil {
+		b.runSafely(r)
+		r = conn.nextWaiting()
+	}
+}
+
+// runSafely closes the connection of a request whose handler panics, as netio does on the loop.
+func (b *Broker) runSafely(r *request) {
+	call := r.call
+	defer func() {
+		if p := recover(); p != nil {
+			b.log.Error("BUG: a request handler panicked; its connection is closed", "client", call.Conn.RemoteAddr(), "panic", p, "stack", string(debug.Stack()))
+			call.Complete(netio.Response{None: true, Close: true})
+		}
+	}()
+	b.run(r)
+}
+
+// reply completes the call with a message.
+func (r *request) reply(resp kmsg.Response) {
+	resp.SetVersion(r.header.Version)
+	r.out = protocol.AppendResponse(r.out, r.header.CorrelationID, resp)
+	r.call.Complete(netio.Response{Body: r.out})
+}

@@ -1,0 +1,100 @@
+package broker
+
+import (
+	"errors"
+
+	"github.com/leatmq/leat/engine"
+	"github.com/leatmq/leat/metadata"
+	"github.com/leatmq/leat/protocol"
+	"github.com/leatmq/leat/record"
+	"github.com/leatmq/leat/replication"
+)
+
+// codes maps the typed errors of the lower layers to Kafka's codes; the first that errors.Is finds wins. It is the only place that does.
+var codes = []struct {
+	err  error
+	code protocol.Code
+}{
+	{replication.ErrNotLeader, protocol.NotLeaderOrFollower},
+	{replication.ErrFencedLeaderEpoch, protocol.FencedLeaderEpoch},
+	{replication.ErrUnknownLeaderEpoch, protocol.UnknownLeaderEpoch},
+	{replication.ErrUnknownTopic, protocol.UnknownTopicOrPartition},
+	{replication.ErrTimedOut, protocol.RequestTimedOut},
+	{replication.ErrNotEnoughReplicas, protocol.NotEnoughReplicas},
+	{engine.ErrOffsetOutOfRange, protocol.OffsetOutOfRange},
+	{engine.ErrOutOfOrderSequence, protocol.OutOfOrderSequenceNumber},
+	{engine.ErrInvalidProducerEpoch, protocol.InvalidProducerEpoch},
+	{engine.ErrInvalidTxnState, protocol.InvalidTxnState},
+	{engine.ErrRecordListTooLarge, protocol.RecordListTooLarge},
+	{engine.ErrPolicyViolation, protocol.PolicyViolation},
+	// A full disk is a state that passes: clients retry this code, and the log takes the next append if there is room by then.
+	{engine.ErrDiskFull, protocol.KafkaStorageError},
+	{engine.ErrStorage, protocol.KafkaStorageError},
+	// A partition that was deleted, or a broker that stops: the client asks for metadata and tries again.
+	{engine.ErrDeleted, protocol.UnknownTopicOrPartition},
+	{engine.ErrClosed, protocol.NotLeaderOrFollower},
+}
+
+// recordCodes are the codes of what can be wrong with a batch.
+var recordCodes = map[record.Kind]protocol.Code{
+	record.CorruptMessage:         protocol.CorruptMessage,
+	record.InvalidRecord:          protocol.InvalidRecord,
+	record.InvalidTimestamp:       protocol.InvalidTimestamp,
+	record.MessageTooLarge:        protocol.MessageTooLarge,
+	record.UnsupportedCompression: protocol.UnsupportedCompressionType,
+	record.Unknown:                protocol.UnknownServerError,
+}
+
+// kindCodes are the codes of refused metadata changes.
+var kindCodes = map[metadata.Kind]protocol.Code{
+	metadata.KindUnknown:                 protocol.UnknownServerError,
+	metadata.InvalidTopic:                protocol.InvalidTopicException,
+	metadata.TopicExists:                 protocol.TopicAlreadyExists,
+	metadata.InvalidPartitions:           protocol.InvalidPartitions,
+	metadata.InvalidReplicationFactor:    protocol.InvalidReplicationFactor,
+	metadata.InvalidAssignment:           protocol.InvalidReplicaAssignment,
+	metadata.InvalidConfig:               protocol.InvalidConfig,
+	metadata.InvalidRequest:              protocol.InvalidRequest,
+	metadata.PolicyViolation:             protocol.PolicyViolation,
+	metadata.UnknownTopic:                protocol.UnknownTopicOrPartition,
+	metadata.UnknownTopicID:              protocol.UnknownTopicID,
+	metadata.TopicAuthorizationFailed:    protocol.TopicAuthorizationFailed,
+	metadata.TopicDeletionDisabled:       protocol.TopicDeletionDisabled,
+	metadata.DuplicateBrokerRegistration: protocol.DuplicateBrokerRegistration,
+	metadata.StaleBrokerEpoch:            protocol.StaleBrokerEpoch,
+	metadata.BrokerIDNotRegistered:       protocol.BrokerIDNotRegistered,
+	metadata.FeatureUpdateFailed:         protocol.FeatureUpdateFailed,
+	metadata.UnsupportedVersion:          protocol.UnsupportedVersion,
+	metadata.NotController:               protocol.NotController,
+	metadata.Unavailable:                 protocol.KafkaStorageError,
+	metadata.Busy:                        protocol.RequestTimedOut,
+}
+
+// codeOf returns the Kafka code of an error of a lower layer. What has no code of its own is UNKNOWN_SERVER_ERROR: it makes clients give up, so
+// every error that can happen in normal life is in one of the tables (B-E14).
+func codeOf(err error) protocol.Code {
+	if err == nil {
+		return protocol.None
+	}
+	for i := range codes {
+		if errors.Is(err, codes[i].err) {
+			return codes[i].code
+		}
+	}
+	if e, ok := errors.AsType[*record.Error](err); ok {
+		return recordCodes[e.Kind]
+	}
+	if e, ok := errors.AsType[*metadata.Error](err); ok {
+		return kindCodes[e.Kind]
+	}
+	return protocol.UnknownServerError
+}
+
+// message returns the text that goes with an error, nil for none.
+func message(err error) *string {
+	if err == nil {
+		return nil
+	}
+	s := err.Error()
+	return &s
+}

@@ -1,0 +1,332 @@
+package broker
+
+import (
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/leatmq/leat/engine"
+	"github.com/leatmq/leat/netio"
+	"github.com/leatmq/leat/protocol"
+	"github.com/leatmq/leat/replication"
+)
+
+// Fetch (1), versions 4-18. The loop finds, for each partition in request order, the bytes between the batch that holds the offset and the high
+// watermark (or last stable offset) as a range of a segment file; the answer is header bytes and file ranges, and record bytes never pass through the
+// broker's memory. What is not in memory (index or bytes) is looked up on a disk worker first. Not enough bytes: the request parks until a high
+// watermark moves, an error or max_wait: see fetch_park.go.
+//
+// Byte limits: each partition gives at most min(its own limit, what is left of the request's); the first partition with data gives at least one whole
+// batch, whatever the limits say.
+//
+// Version notes: sessions from v7, epochs from v9, divergence (KIP-320) from v12, topics by id from v13, addresses of leaders from v16.
+
+// fetchTarget is what a client wants of one partition.
+type fetchTarget struct {
+	key              fetchKey
+	offset           int64
+	maxBytes         int32
+	leaderEpoch      int32 // the client's belief; -1 = none
+	lastFetchedEpoch int32 // -1 = none
+}
+
+// fetchPart is one partition of a request on its way to its answer.
+type fetchPart struct {
+	fetchTarget
+	partition *replication.Partition
+
+	code      protocol.Code
+	hw        int64
+	lso       int64
+	logStart  int64
+	data      engine.Range // holds a reference while N > 0
+	diverging protocol.EpochEnd
+	leader    protocol.LeaderHint // with the errors that mean "not here"
+	noNode    bool                // the partition is not on this node: does not end the wait
+	silent    bool                // incremental answer: nothing new, leave it out
+}
+
+func (part *fetchPart) size() int      { return part.data.N }
+func (part *fetchPart) diverges() bool { return part.diverging.Epoch >= 0 }
+
+// release gives the part's segment back.
+func (part *fetchPart) release() {
+	if part.data.N > 0 {
+		part.data.Release()
+		part.data = engine.Range{}
+	}
+}
+
+// fetchOp is a Fetch request on its way. It is part of its request and reused with it.
+type fetchOp struct {
+	b *Broker
+	r *request
+
+	req       kmsg.FetchRequest
+	maxBytes  int
+	minBytes  int
+	committed bool // read_committed
+	deadline  time.Time
+	changes   []fetchTarget // what the request names
+	parts     []fetchPart
+	session   *fetchSession // nil: none
+	newOne    bool          // a full request: a session may be made for it
+	partial   bool          // an incremental one: only news are answered
+
+	parking fetchParking
+
+	resp protocol.FetchResponse
+	enc  protocol.FetchEncoder
+	out  []netio.Part
+}
+
+func startFetch(b *Broker, r *request) {
+	op := &r.fetch
+	op.b, op.r = b, r
+	op.session, op.newOne, op.partial = nil, false, false
+	op.req = kmsg.FetchRequest{}
+	op.req.Default()
+	op.req.SetVersion(r.header.Version)
+	if err := protocol.DecodeInto(r.header, r.body, &op.req); err != nil {
+		b.refuse(r, err)
+		return
+	}
+	op.committed = op.req.IsolationLevel == 1
+	op.maxBytes = min(max(int(op.req.MaxBytes), 0), b.settings().FetchMaxBytes)
+	op.minBytes = min(int(op.req.MinBytes), op.maxBytes)
+	op.deadline = time.Now().Add(time.Duration(op.req.MaxWaitMillis) * time.Millisecond)
+	if code := op.openSession(); code != protocol.None {
+		op.fail(code)
+		return
+	}
+	op.attempt(true)
+}
+
+// openSession finds the request's session and from it the partitions that are to be answered.
+func (op *fetchOp) openSession() protocol.Code {
+	op.clearParts()
+	version, req := op.r.header.Version, &op.req
+	op.changes = op.changes[:0]
+	for t := range req.Topics {
+		topic := &req.Topics[t]
+		for p := range topic.Partitions {
+			op.changes = append(op.changes, target(version, topic, &topic.Partitions[p]))
+		}
+	}
+	if version < 7 || req.SessionEpoch == initialEpoch || req.SessionEpoch == finalEpoch {
+		if version >= 7 && req.SessionID != sessionless {
+			op.b.sessions.remove(req.SessionID)
+		}
+		op.newOne = version >= 7 && req.SessionEpoch == initialEpoch
+		for i := range op.changes {
+			op.addTarget(&op.changes[i])
+		}
+		return protocol.None
+	}
+	return op.continueSession()
+}
+
+func (op *fetchOp) continueSession() protocol.Code {
+	req := &op.req
+	s := op.b.sessions.use(req.SessionID, op.b.now())
+	if s == nil {
+		return protocol.FetchSessionIDNotFound
+	}
+	var forgotten []fetchKey
+	for _, t := range req.ForgottenTopics {
+		for _, index := range t.Partitions {
+			forgotten = append(forgotten, fetchKey{t.Topic, t.TopicID, index})
+		}
+	}
+	code, empty := s.advance(req.SessionEpoch, op.r.header.Version >= 13, op.changes, forgotten, func(p *sessionPartition) { op.addPart(p.fetchTarget) })
+	switch {
+	case code != protocol.None:
+		return code
+	case empty:
+		op.b.sessions.remove(s.id)
+	default:
+		op.session, op.partial = s, true
+	}
+	return protocol.None
+}
+
+func target(version int16, t *kmsg.FetchRequestTopic, p *kmsg.FetchRequestTopicPartition) fetchTarget {
+	f := fetchTarget{key: fetchKey{t.Topic, t.TopicID, p.Partition}, offset: p.FetchOffset, maxBytes: p.PartitionMaxBytes, leaderEpoch: -1, lastFetchedEpoch: -1}
+	if version >= 9 {
+		f.leaderEpoch = p.CurrentLeaderEpoch
+	}
+	if version >= 12 {
+		f.lastFetchedEpoch = p.LastFetchedEpoch
+	}
+	return f
+}
+
+// addTarget adds a partition of a request without a session; named twice, the last one wins.
+func (op *fetchOp) addTarget(t *fetchTarget) {
+	for i := range op.parts {
+		if op.parts[i].key == t.key {
+			op.parts[i].fetchTarget = *t
+			return
+		}
+		if len(op.parts) > maxScannedParts {
+			break
+		}
+	}
+	op.addPart(*t)
+}
+
+// maxScannedParts is up to how many partitions a request is searched for doubles, which no client sends. Above it a double is answered twice.
+const maxScannedParts = 64
+
+func (op *fetchOp) addPart(t fetchTarget) {
+	op.parts = append(op.parts, fetchPart{fetchTarget: t})
+}
+
+func (op *fetchOp) clearParts() {
+	clear(op.parts)
+	op.parts = op.parts[:0]
+}
+
+// attempt reads every partition and answers, parks, or goes to a disk worker because it would have to wait for the disk.
+func (op *fetchOp) attempt(onLoop bool) {
+	for {
+		switch op.read(onLoop) {
+		case fetchReady:
+			op.complete()
+			return
+		case fetchCold:
+			op.releaseAll()
+			if !op.b.disk.submit(func() { op.attempt(false) }) {
+				op.fail(protocol.NotLeaderOrFollower)
+			}
+			return
+		case fetchShort:
+			op.releaseAll()
+			if op.park() {
+				return
+			}
+		}
+	}
+}
+
+type fetchState uint8
+
+const (
+	fetchReady fetchState = iota // answer now
+	fetchShort                   // not enough bytes yet
+	fetchCold                    // would wait for the disk
+)
+
+func (op *fetchOp) read(onLoop bool) fetchState {
+	total, here, failed := 0, 0, false
+	for i := range op.parts {
+		part := &op.parts[i]
+		if onLoop && op.cold(part) {
+			return fetchCold
+		}
+		op.readPart(part, min(int(part.maxBytes), op.maxBytes-total), total == 0)
+		if part.size() > 0 && !part.data.Cached() {
+			if onLoop {
+				return fetchCold
+			}
+			warm(&part.data)
+		}
+		total += part.size()
+		if !part.noNode {
+			here++
+		}
+		failed = failed || part.code != protocol.None && !part.noNode || part.diverges()
+	}
+	if failed || here == 0 || total >= op.minBytes || op.over() {
+		return fetchReady
+	}
+	return fetchShort
+}
+
+// cold tells that finding the part's bytes may need the disk.
+func (op *fetchOp) cold(part *fetchPart) bool {
+	part.partition = op.find(part)
+	return part.partition != nil && !part.partition.Log().Hot(part.offset)
+}
+
+// over tells that the request must not wait (any longer).
+func (op *fetchOp) over() bool {
+	return op.req.MaxWaitMillis <= 0 || op.b.stopping.Load() || op.r.call.Canceled() || !time.Now().Before(op.deadline)
+}
+
+func (op *fetchOp) find(part *fetchPart) *replication.Partition {
+	if op.r.header.Version >= 13 {
+		return op.b.repl.PartitionByID(part.key.id, part.key.index)
+	}
+	return op.b.repl.Partition(part.key.topic, part.key.index)
+}
+
+func (op *fetchOp) readPart(part *fetchPart, limit int, minOne bool) {
+	part.release()
+	part.code, part.noNode, part.silent = protocol.None, false, false
+	part.hw, part.lso, part.logStart = -1, -1, -1
+	part.diverging = protocol.EpochEnd{Epoch: -1, EndOffset: -1}
+	if part.partition = op.find(part); part.partition == nil {
+		part.code, part.noNode = op.unknown(part), true
+		return
+	}
+	if err := part.partition.Check(part.leaderEpoch); err != nil {
+		part.code = codeOf(err)
+		return
+	}
+	if part.lastFetchedEpoch >= 0 && op.diverged(part) {
+		return
+	}
+	res, err := part.partition.Read(part.offset, limit, minOne, op.committed)
+	if err != nil {
+		part.code = codeOf(err)
+		return
+	}
+	part.data, part.hw, part.lso, part.logStart = res.Range, res.HW, res.LSO, res.LogStart
+}
+
+// diverged compares the client's history with the log's (KIP-320): where they part, the client gets the end of its epoch here and no data.
+func (op *fetchOp) diverged(part *fetchPart) bool {
+	epoch, end := part.partition.Log().EndOffsetForEpoch(part.lastFetchedEpoch)
+	if epoch < 0 || part.lastFetchedEpoch > part.partition.LeaderEpoch() {
+		part.code = protocol.OffsetOutOfRange
+		return true
+	}
+	if epoch == part.lastFetchedEpoch && end >= part.offset {
+		return false
+	}
+	part.diverging = protocol.EpochEnd{Epoch: epoch, EndOffset: end}
+	part.hw, part.lso, part.logStart = part.partition.HighWatermark(), part.partition.LastStable(), part.partition.LogStart()
+	return true
+}
+
+// unknown is the code for a partition that is not on this node.
+func (op *fetchOp) unknown(part *fetchPart) protocol.Code {
+	if op.r.header.Version < 13 {
+		return protocol.UnknownTopicOrPartition
+	}
+	if op.b.meta.Image().TopicByID(part.key.id) != nil {
+		return protocol.UnknownTopicOrPartition
+	}
+	return protocol.UnknownTopicID
+}
+
+// warm reads a range into the page cache, so that the loop that sends it does not wait for the disk (R16).
+func warm(r *engine.Range) {
+	r.Prefetch()
+	buf := netio.NewFrame(warmBytes)
+	defer buf.Release()
+	for off := 0; off < r.N; off += len(buf.B) {
+		if _, err := r.ReadAt(buf.B[:min(len(buf.B), r.N-off)], int64(off)); err != nil {
+			return // sending it will find the same error and close the connection
+		}
+	}
+}
+
+const warmBytes = 256 << 10
+
+func (op *fetchOp) releaseAll() {
+	for i := range op.parts {
+		op.parts[i].release()
+	}
+}

@@ -1,0 +1,28 @@
+package broker
+
+import (
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/leatmq/leat/protocol"
+)
+
+// FindCoordinator (10), versions 0-6: where the coordinator of a group or transactional id is. There are no coordinators yet; the API is listed
+// because old librdkafka uses lz4 only with brokers that list it. Every key gets COORDINATOR_NOT_AVAILABLE, which clients retry.
+
+func handleFindCoordinator(_ *Broker, r *request) kmsg.Response {
+	req := r.msg.(*kmsg.FindCoordinatorRequest)
+	resp := req.ResponseKind().(*kmsg.FindCoordinatorResponse)
+	text := "this broker has no group or transaction coordinator"
+	resp.NodeID, resp.Port = -1, -1
+	if req.Version < 4 {
+		resp.ErrorCode, resp.ErrorMessage = int16(protocol.CoordinatorNotAvailable), &text
+		return resp
+	}
+	for _, key := range req.CoordinatorKeys {
+		c := kmsg.NewFindCoordinatorResponseCoordinator()
+		c.Key, c.NodeID, c.Port = key, -1, -1
+		c.ErrorCode, c.ErrorMessage = int16(protocol.CoordinatorNotAvailable), &text
+		resp.Coordinators = append(resp.Coordinators, c)
+	}
+	return resp
+}

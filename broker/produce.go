@@ -1,0 +1,290 @@
+package broker
+
+import (
+	"errors"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/leatmq/leat/netio"
+	"github.com/leatmq/leat/protocol"
+	"github.com/leatmq/leat/record"
+	"github.com/leatmq/leat/replication"
+)
+
+// Produce (0), versions 3-13. The loop reads the request in place, checks what can be checked without the log, and queues each batch on its
+// partition's append worker; record bytes go from the frame to the page cache and nowhere else. The answer is completed by whoever makes the last
+// partition's answer true: an append worker (acks 1), the advance of a high watermark (acks -1), nobody (acks 0: an error closes the connection).
+//
+// Version notes: topics by name up to v12, by id from v13; zstd needs v7; v8 answers record errors; v10 the leader when this node is not it.
+//
+// A partition that is named twice is appended once, with the last of its batches, and answered once. Null records get INVALID_RECORD.
+
+// produceOp is a Produce request on its way. It is part of its request and reused with it.
+type produceOp struct {
+	b     *Broker
+	r     *request
+	frame *netio.Frame // record bytes lie here until the last append is done
+
+	req   protocol.ProduceRequest // aliases the frame: not to be looked into once appends have started
+	resp  protocol.ProduceResponse
+	items []produceItem // one per partition of the answer; not resized while appends are in flight
+
+	holders atomic.Int32 // appends that need the frame, and one while items are being started
+	pending atomic.Int32 // answers that are missing, and one while items are being started
+}
+
+// produceItem is one partition's batch.
+type produceItem struct {
+	replication.Produce
+	partition *replication.Partition // nil: code says why
+	code      protocol.Code          // found before the append
+	text      string
+	topic     string // the topic's name where it is known, or as it was asked for
+	id        [16]byte
+	index     int32
+	newTopic  bool // begins a topic of the answer
+}
+
+func startProduce(b *Broker, r *request) {
+	op := &r.produce
+	op.b, op.r = b, r
+	if err := op.req.Parse(r.header.Version, r.body); err != nil {
+		b.refuse(r, err)
+		return
+	}
+	op.frame = r.call.TakeFrame()
+	op.collect()
+	op.append()
+}
+
+// collect makes the list of items and refuses what needs no log to be refused.
+func (op *produceOp) collect() {
+	op.items = op.items[:0]
+	transactional := false
+	first, last, ascending := 0, int32(-1), true
+	for it := op.req.Partitions(); it.Next(); {
+		if it.NewTopic {
+			first, last, ascending = len(op.items), -1, true
+		}
+		ascending = ascending && it.Partition > last
+		last = it.Partition
+		item := op.item(first, it.Partition, ascending)
+		item.newTopic = item == &op.items[first]
+		item.code, item.text = protocol.None, ""
+		item.Batch = it.Records
+		if it.RecordsNull {
+			item.Batch = nil
+		}
+		op.find(item, &it)
+		transactional = transactional || isTransactional(it.Records)
+	}
+	if transactional && !op.req.HasTransactionalID {
+		for i := range op.items {
+			op.items[i].refuse(protocol.TransactionalIDAuthorizationFailed, "a transactional batch needs a transactional id")
+		}
+		return
+	}
+	for i := range op.items {
+		op.check(&op.items[i])
+	}
+}
+
+// item returns the item of a partition: the one it has if its topic (items from first on) named it before, else a new one. Partitions come in
+// ascending order from every client we know, so that the search is for the odd one.
+func (op *produceOp) item(first int, index int32, ascending bool) *produceItem {
+	for i := first; i < len(op.items) && !ascending; i++ {
+		if op.items[i].index == index {
+			return &op.items[i]
+		}
+	}
+	if len(op.items) < cap(op.items) {
+		op.items = op.items[:len(op.items)+1]
+	} else {
+		op.items = append(op.items, produceItem{})
+	}
+	item := &op.items[len(op.items)-1]
+	item.index = index
+	return item
+}
+
+// find looks the partition up. The topic's name is the log's own string: the one in the frame is gone before the answer is written.
+func (op *produceOp) find(item *produceItem, it *protocol.ProducePartitions) {
+	item.topic, item.id = "", it.TopicID
+	if op.r.header.Version >= 13 {
+		item.partition = op.b.repl.PartitionByID(it.TopicID, it.Partition)
+	} else {
+		item.partition = op.b.repl.Partition(alias(it.Topic), it.Partition)
+	}
+	switch {
+	case item.partition != nil:
+		item.topic = item.partition.Log().TP().Topic
+	case op.r.header.Version < 13:
+		item.topic = string(it.Topic)
+	}
+}
+
+// alias is a string that shares the bytes of b: for a look-up, never to be kept.
+func alias(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
+
+func isTransactional(records []byte) bool {
+	return len(records) >= record.HeaderSize && record.Batch(records).Magic() == 2 && record.Batch(records).IsTransactional()
+}
+
+func (it *produceItem) refuse(code protocol.Code, text string) {
+	it.partition, it.code, it.text = nil, code, text
+}
+
+// check refuses an item in Kafka's order of checks; nothing is written for a refused one.
+func (op *produceOp) check(it *produceItem) {
+	version := op.r.header.Version
+	switch {
+	case it.partition == nil:
+		it.code = op.unknown(it)
+	case it.Batch == nil:
+		it.refuse(protocol.InvalidRecord, "the request has no records for this partition")
+	case version < 7 && len(it.Batch) >= record.HeaderSize && record.Batch(it.Batch).Magic() == 2 && record.Batch(it.Batch).Codec() == record.Zstd:
+		it.refuse(protocol.UnsupportedCompressionType, "zstd needs Produce version 7 or newer")
+	case op.req.Acks < -1 || op.req.Acks > 1:
+		it.refuse(protocol.InvalidRequiredAcks, "acks must be -1, 0 or 1")
+	case isTransactional(it.Batch):
+		it.refuse(protocol.InvalidTxnState, "this broker has no transactions yet")
+	default:
+		if err := it.partition.Check(-1); err != nil {
+			it.refuse(codeOf(err), err.Error())
+		}
+	}
+}
+
+// unknown tells an id that nobody has from a partition that the topic does not have.
+func (op *produceOp) unknown(it *produceItem) protocol.Code {
+	if op.r.header.Version >= 13 && op.b.meta.Image().TopicByID(it.id) == nil {
+		return protocol.UnknownTopicID
+	}
+	return protocol.UnknownTopicOrPartition
+}
+
+// append queues the batches.
+func (op *produceOp) append() {
+	op.holders.Store(1)
+	op.pending.Store(1)
+	for i := range op.items {
+		if op.items[i].partition != nil {
+			op.holders.Add(1)
+			op.pending.Add(1)
+		}
+	}
+	for i := range op.items {
+		it := &op.items[i]
+		if it.partition == nil {
+			continue
+		}
+		it.Acks, it.TimeoutMs, it.Sink = op.req.Acks, op.req.TimeoutMs, op
+		it.partition.Produce(&it.Produce)
+	}
+	op.Appended(nil)
+	op.ProduceDone(nil)
+}
+
+// Appended is replication's upcall: one batch's bytes are not needed any more.
+func (op *produceOp) Appended(*replication.Produce) {
+	if op.holders.Add(-1) == 0 {
+		frame := op.frame
+		op.frame = nil
+		frame.Release()
+	}
+}
+
+// ProduceDone is replication's upcall: one partition's answer is ready. The last one completes the call.
+func (op *produceOp) ProduceDone(*replication.Produce) {
+	if op.pending.Add(-1) == 0 {
+		op.complete()
+	}
+}
+
+func (op *produceOp) complete() {
+	r := op.r
+	if op.req.Acks == 0 {
+		r.call.Complete(netio.Response{None: true, Close: op.failed()})
+		return
+	}
+	op.answer()
+	r.out = protocol.AppendProduceResponse(r.out, r.header.CorrelationID, &op.resp)
+	r.call.Complete(netio.Response{Body: r.out})
+}
+
+// failed tells, for acks 0, that the client can only learn of an error by losing its connection.
+func (op *produceOp) failed() bool {
+	for i := range op.items {
+		if it := &op.items[i]; it.partition == nil || it.Err != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// answer fills the response from the items.
+func (op *produceOp) answer() {
+	op.resp.Version, op.resp.Topics, op.resp.Nodes = op.r.header.Version, op.resp.Topics[:0], op.resp.Nodes[:0]
+	var topic *protocol.ProduceTopic
+	for i := range op.items {
+		it := &op.items[i]
+		if it.newTopic {
+			topic = op.nextTopic()
+			topic.Name, topic.ID, topic.Partitions = it.topic, it.id, topic.Partitions[:0]
+		}
+		topic.Partitions = append(topic.Partitions, op.partition(it))
+	}
+}
+
+// nextTopic lengthens the response's list of topics by one, keeping the room that a former topic had.
+func (op *produceOp) nextTopic() *protocol.ProduceTopic {
+	if n := len(op.resp.Topics); n < cap(op.resp.Topics) {
+		op.resp.Topics = op.resp.Topics[:n+1]
+	} else {
+		op.resp.Topics = append(op.resp.Topics, protocol.ProduceTopic{})
+	}
+	return &op.resp.Topics[len(op.resp.Topics)-1]
+}
+
+func (op *produceOp) partition(it *produceItem) protocol.ProducePartition {
+	a := protocol.ProducePartition{Index: it.index, BaseOffset: -1, LogAppendTimeMs: -1, LogStart: -1}
+	switch {
+	case it.partition == nil:
+		a.ErrorCode, a.ErrorMessage = it.code, it.text
+	case it.Err == nil:
+		a.BaseOffset, a.LogAppendTimeMs, a.LogStart = it.BaseOffset, it.LogAppendTimeMs, it.LogStartOffset
+	default:
+		op.fillFailure(it, &a)
+	}
+	if a.ErrorCode == protocol.NotLeaderOrFollower {
+		hint := op.b.leaderHint(it.topic, it.index)
+		a.CurrentLeader = &hint
+		op.addNode(hint.LeaderID)
+	}
+	return a
+}
+
+// fillFailure answers a batch that the log refused. Which errors carry the log start offset is Kafka's choice.
+func (op *produceOp) fillFailure(it *produceItem, a *protocol.ProducePartition) {
+	a.ErrorCode, a.ErrorMessage = codeOf(it.Err), it.Err.Error()
+	switch a.ErrorCode {
+	case protocol.InvalidRecord, protocol.InvalidTimestamp, protocol.OutOfOrderSequenceNumber:
+		a.LogStart = it.partition.LogStart()
+	}
+	if e, ok := errors.AsType[*record.Error](it.Err); ok {
+		for _, re := range e.Records {
+			a.RecordErrors = append(a.RecordErrors, protocol.RecordError{Index: re.Index, Message: re.Msg})
+		}
+	}
+}
+
+func (op *produceOp) addNode(id int32) {
+	for i := range op.resp.Nodes {
+		if op.resp.Nodes[i].ID == id {
+			return
+		}
+	}
+	if n := op.b.node(id, op.r.call.Conn); n.ID >= 0 {
+		op.resp.Nodes = append(op.resp.Nodes, n)
+	}
+}

@@ -1,0 +1,61 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/leatmq/leat/config"
+)
+
+// settings are the flags that make a configuration; `serve` and `config` share them.
+type settings struct {
+	file    string
+	dataDir string
+	listen  []string
+	set     []string
+}
+
+func (s *settings) addFlags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&s.file, "config", "", "properties file with broker keys; a Kafka server.properties will do")
+	f.StringVar(&s.dataDir, "data-dir", "", "where the data is kept (log.dirs; default \"data\")")
+	f.StringArrayVar(&s.listen, "listen", nil, "address to listen on, HOST:PORT; port 0 takes a free one; may be given several times (listeners; default localhost:9092)")
+	f.StringArrayVar(&s.set, "set", nil, "set a broker key, key=value; may be given several times. `leat config` lists the keys")
+}
+
+// load makes the configuration: defaults, then the file, then the flags.
+func (s *settings) load() (*config.Set, error) {
+	set := config.NewSet()
+	if s.file != "" {
+		if err := set.LoadFile(s.file); err != nil {
+			return nil, err
+		}
+	}
+	if s.dataDir != "" {
+		if err := set.Override("log.dirs", s.dataDir, config.Flag); err != nil {
+			return nil, err
+		}
+	}
+	if len(s.listen) > 0 {
+		listeners := make([]string, 0, len(s.listen))
+		for _, address := range s.listen {
+			listeners = append(listeners, "PLAINTEXT://"+address)
+		}
+		if err := set.Override("listeners", strings.Join(listeners, ","), config.Flag); err != nil {
+			return nil, usageError{fmt.Errorf("--listen takes HOST:PORT: %w", err)}
+		}
+	}
+	for _, kv := range s.set {
+		key, value, ok := strings.Cut(kv, "=")
+		if !ok {
+			return nil, usageError{fmt.Errorf("--set takes key=value, not %q", kv)}
+		}
+		if err := set.Override(strings.TrimSpace(key), strings.TrimSpace(value), config.Flag); err != nil {
+			return nil, err
+		}
+	}
+	_, err := set.Broker()
+	return set, err
+}
