@@ -140,6 +140,9 @@ func (l *Log) checkGap(segs *segmentList, i int) error {
 
 // readSegment finds the range in h, whose offsets end at nextBase. io.EOF when h has nothing at or above offset.
 func (l *Log) readSegment(h *handle, sealed bool, nextBase, offset int64, maxBytes int, upTo int64, minOne bool) (Range, error) {
+	if err := h.Load(); err != nil { // its size is not known before
+		return Range{}, err
+	}
 	limit, err := l.endPosition(h, sealed, nextBase, upTo)
 	if err != nil {
 		return Range{}, err
