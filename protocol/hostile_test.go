@@ -152,9 +152,13 @@ func hostileBodies(l *layout, version int16, size int) map[string][]byte {
 // nothing is measured, and in between.
 func TestHostileMemory(t *testing.T) {
 	worst := map[string]float64{}
+	sizes := []int{smallBody, smallBody + 64, 1 << 20}
+	if testing.Short() {
+		sizes = sizes[:2]
+	}
 	eachVersion(t, func(t *testing.T, a *API, version int16) {
 		h := Header{Key: a.Key, Version: version}
-		for _, size := range []int{smallBody, smallBody + 64, 1 << 20} {
+		for _, size := range sizes {
 			for name, body := range hostileBodies(layoutOf(a.Key), version, size) {
 				var err error
 				n := allocated(func() { _, err = Decode(h, body) })

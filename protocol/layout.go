@@ -58,6 +58,7 @@ func (f *field) in(version int16) bool { return version >= f.min && version <= f
 type layout struct {
 	flexible int16
 	fields   []field
+	plans    [][]field // by version: the fields it has, neighbours of fixed size made one
 }
 
 // layoutOf returns a request's layout, completed with what its elements weigh in memory; nil when there is none.
@@ -71,10 +72,31 @@ var layoutsByKey = sync.OnceValue(func() map[int16]*layout {
 			panic(fmt.Sprintf("BUG: a layout for key %d, which is not answered", key))
 		}
 		weigh(reflect.TypeOf(kmsg.RequestForKey(key)).Elem(), fields)
-		m[key] = &layout{flexible: api.Flexible, fields: fields}
+		l := &layout{flexible: api.Flexible, fields: fields}
+		for version := int16(0); version <= api.Max; version++ {
+			l.plans = append(l.plans, plan(fields, version))
+		}
+		m[key] = l
 	}
 	return m
 })
+
+// plan is what a walk needs of the fields of a version.
+func plan(fields []field, version int16) []field {
+	var p []field
+	for _, f := range fields {
+		if !f.in(version) {
+			continue
+		}
+		if last := len(p) - 1; f.kind == kindFixed && last >= 0 && p[last].kind == kindFixed {
+			p[last].size += f.size
+			continue
+		}
+		f.fields = plan(f.fields, version)
+		p = append(p, f)
+	}
+	return p
+}
 
 // weigh looks every field up in the kmsg structure, so that a wrong name shows at once, and notes the size of elements.
 func weigh(t reflect.Type, fields []field) {
@@ -122,7 +144,6 @@ func MemoryLimit(bodyBytes int) int { return memoryBase + memoryTimes*bodyBytes 
 // measurement walks over a body and adds up what decoding it would allocate.
 type measurement struct {
 	reader
-	version  int16
 	flexible bool
 	memory   int
 	limit    int
@@ -130,8 +151,8 @@ type measurement struct {
 
 // measure walks over a body without allocating. ok: the body is well formed. The walk ends when memory is above limit.
 func (l *layout) measure(version int16, body []byte, limit int) (memory int, ok bool) {
-	m := measurement{reader: reader{b: body}, version: version, flexible: l.flexible >= 0 && version >= l.flexible, limit: limit}
-	m.structure(l.fields)
+	m := measurement{reader: reader{b: body}, flexible: l.flexible >= 0 && version >= l.flexible, limit: limit}
+	m.structure(l.plans[version])
 	return m.memory, !m.bad
 }
 
@@ -140,9 +161,7 @@ func (m *measurement) structure(fields []field) {
 		if m.bad || m.memory > m.limit {
 			return
 		}
-		if f := &fields[i]; f.in(m.version) {
-			m.field(f)
-		}
+		m.field(&fields[i])
 	}
 	if m.flexible {
 		m.tags()

@@ -20,7 +20,7 @@ func Decode(h Header, body []byte) (kmsg.Request, error) {
 	return req, nil
 }
 
-// DecodeInto is Decode into a request of the header's key that is used again: its arrays are reused, so nothing of it may be held on to.
+// DecodeInto is Decode into a request of the header's key that is used again: its outer arrays are reused, so nothing of it may be held on to.
 func DecodeInto(h Header, body []byte, req kmsg.Request) error {
 	l := layoutOf(h.Key)
 	if l == nil || req.Key() != h.Key {

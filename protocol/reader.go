@@ -41,6 +41,15 @@ func (r *reader) int32() int32 {
 
 // uvarint reads an unsigned varint of at most 32 bits.
 func (r *reader) uvarint() uint32 {
+	if len(r.b) > 0 && r.b[0] < 0x80 {
+		v := r.b[0]
+		r.b = r.b[1:]
+		return uint32(v)
+	}
+	return r.longUvarint()
+}
+
+func (r *reader) longUvarint() uint32 {
 	var v uint64
 	for i := 0; i < len(r.b) && i < 5; i++ {
 		c := r.b[i]
@@ -113,8 +122,16 @@ func (r *reader) arrayLen(flexible bool) int {
 	return n
 }
 
-// skipTags passes over tagged fields, known or not, in any order.
+// skipTags passes over tagged fields, known or not, in any order. It returns their number and the bytes in them.
 func (r *reader) skipTags() (n, size int) {
+	if len(r.b) > 0 && r.b[0] == 0 {
+		r.b = r.b[1:]
+		return 0, 0
+	}
+	return r.skipSomeTags()
+}
+
+func (r *reader) skipSomeTags() (n, size int) {
 	count := r.uvarint()
 	for ; count > 0 && !r.bad; count-- {
 		r.uvarint() // the tag
