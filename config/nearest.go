@@ -7,7 +7,7 @@ import (
 
 // Nearest returns the known key of a scope whose name is closest to name; "" when nothing is near.
 func Nearest(scope Scope, name string) string {
-	best, bestDistance := "", 1+max(2, len(name)/4)
+	best, bestDistance := "", 1+max(3, len(name)/4)
 	consider := func(candidate string) {
 		d := distance(name, candidate)
 		if d < bestDistance || d == bestDistance && best != "" && cmp.Less(candidate, best) {
