@@ -198,11 +198,14 @@ type progress struct {
 	flushed  int64
 	failed   error
 	early    bool // Flushed came before Appended
-	raise    *Log // its high watermark follows the flushed offset
+	raise    *Log // its high watermark follows the flushed offset; nil = none does
 }
 
-func watch(l *Log) *progress {
-	p := &progress{raise: l}
+func watch(l *Log) *progress { return watchOnly(l, l) }
+
+// watchOnly watches l and lets the high watermark of raise, if not nil, follow.
+func watchOnly(l, raise *Log) *progress {
+	p := &progress{raise: raise}
 	p.cond = sync.NewCond(&p.mu)
 	l.SetObserver(p)
 	p.mu.Lock()
@@ -220,7 +223,9 @@ func (p *progress) Appended(logEnd int64) {
 }
 
 func (p *progress) Flushed(flushed int64) {
-	p.raise.SetHighWatermark(flushed)
+	if p.raise != nil {
+		p.raise.SetHighWatermark(flushed)
+	}
 	p.mu.Lock()
 	p.early = p.early || flushed > p.appended
 	p.flushed = max(p.flushed, flushed)

@@ -11,7 +11,8 @@ import (
 // Create makes the log of a partition. It is idempotent for the same topic id; a log of another id under this name is a left-over of a
 // deleted topic and is moved away (B-A18). cfg is the topic's configuration and replaces the one an existing log has.
 func (e *Engine) Create(tp TopicPartition, id [16]byte, cfg *config.Topic) (*Log, error) {
-	if _, ok := parsePartitionDirName(partitionDirName(tp)); !ok || len(partitionDirName(tp)) > dirNameBytesMax {
+	name := partitionDirName(tp)
+	if parsed, ok := parsePartitionDirName(name); !ok || parsed != tp || len(name) > dirNameBytesMax {
 		return nil, fmt.Errorf("engine: %q is no partition name", tp.String())
 	}
 	lock := e.adminLock(tp)

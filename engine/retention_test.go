@@ -63,8 +63,8 @@ func TestRetention(t *testing.T) {
 		{"B10: records from the future do not pin", func(c *config.Topic) { c.TimestampAfterMaxMs = config.NoLimit }, 2 * now, 8 * dayMs, 25, 25},
 		{"nor are records from the past deleted", nil, 1000, dayMs, 25, 0},
 		{"a record a little in the future counts", func(c *config.Topic) { c.TimestampAfterMaxMs = config.NoLimit }, now + 2*dayMs + 1_800_000, 7*dayMs + 1000, 25, 20},
-		{"size", func(c *config.Topic) { c.RetentionBytes = 16_000 }, 0, 0, 25, 0},
-		{"size, one too many", func(c *config.Topic) { c.RetentionBytes = 15_000 }, 0, 0, 25, 10},
+		{"size", func(c *config.Topic) { c.RetentionBytes = 16_096 }, 0, 0, 25, 0},
+		{"size, one too many", func(c *config.Topic) { c.RetentionBytes = 16_095 }, 0, 0, 25, 10},
 		{"size, down to the active one", func(c *config.Topic) { c.RetentionBytes = 5_000 }, 0, 0, 25, 20},
 		{"size 0 empties", func(c *config.Topic) { c.RetentionBytes = 0 }, 0, 0, 25, 25},
 		{"compacted keeps everything", func(c *config.Topic) { c.Delete, c.Compact = false, true }, 0, 1000 * dayMs, 25, 0},
@@ -76,8 +76,7 @@ func TestRetention(t *testing.T) {
 			f := newFixture(t, mem)
 			f.open()
 			l := f.logWith("t", small(t, test.change))
-			p := watch(l)
-			p.raise = f.log("dummy", nil)
+			p := watchOnly(l, nil)
 			for i, n := range []int{10, 10, 5} {
 				if i > 0 {
 					f.clock.advance(dayMs)
@@ -90,8 +89,8 @@ func TestRetention(t *testing.T) {
 					f.mustAppend(l, batchOf(ts, 1, 1000))
 				}
 			}
-			for l.FlushedOffset() < 25 {
-				f.settle()
+			if err := p.await(25); err != nil {
+				t.Fatal(err)
 			}
 			l.SetHighWatermark(test.hw)
 			f.settle()
