@@ -14,7 +14,8 @@ type placer struct {
 	ring  []*BrokerInfo // unfenced
 	spare []*BrokerInfo // fenced: only when there is no other way
 	next  int           // leader of the next partition
-	shift int
+	shift int           // how far behind its leader the followers of a partition begin
+	first int           // where next began: back there the ring is through
 }
 
 // newPlacer places on the brokers of an image, from a random place in the ring on.
@@ -29,7 +30,8 @@ func newPlacer(brokers []*BrokerInfo, r *rand.Rand) *placer {
 	}
 	p.ring, p.spare = alternateRacks(p.ring), alternateRacks(p.spare)
 	if n := len(p.ring); n > 0 {
-		p.next, p.shift = r.IntN(n), r.IntN(n)
+		p.first, p.shift = r.IntN(n), r.IntN(n)
+		p.next = p.first
 	}
 	return p
 }
@@ -70,9 +72,8 @@ func (p *placer) place(rf int) []int32 {
 }
 
 func (p *placer) advance() {
-	p.next++
-	if p.next == len(p.ring) {
-		p.next = 0
+	p.next = (p.next + 1) % len(p.ring)
+	if p.next == p.first {
 		p.shift++
 	}
 }
