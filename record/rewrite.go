@@ -69,7 +69,7 @@ func (v *Validator) plainRecords(b Batch, r *Rules) ([]byte, error) {
 		var err error
 		v.scratch, err = Decompress(v.scratch[:0], records, b.Codec(), r.inflateLimit())
 		if err != nil {
-			return nil, err // unlikely: the walk has just read the same bytes
+			return nil, errorf(Unknown, "%v", err) // unlikely: the walk has just read the same bytes
 		}
 		records = v.scratch
 	}

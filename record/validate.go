@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"math"
+
+	"github.com/leatmq/leat/internal/invariant"
 )
 
 // Origin says who sent a batch.
@@ -108,7 +110,12 @@ func (v *Validator) Validate(buf []byte, r *Rules, nowMs int64) (Validated, erro
 	if r.Origin == Internal {
 		return v.accepted(b, v.walk.maxTs), nil
 	}
-	return v.rewrite(b, r, nowMs)
+	got, err := v.rewrite(b, r, nowMs)
+	if invariant.Enabled && err == nil {
+		err := got.Batch.Check()
+		invariant.Check(err == nil, "validation made a batch that does not check: %v", err)
+	}
+	return got, err
 }
 
 // validateReplica trusts the leader's walk and the header it wrote.
