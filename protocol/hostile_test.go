@@ -151,6 +151,9 @@ func hostileBodies(l *layout, version int16, size int) map[string][]byte {
 // B-R14, gotcha 27: for every API and version, no body makes decoding allocate more than the documented limit. At 1 MiB, at the size up to which
 // nothing is measured, and in between.
 func TestHostileMemory(t *testing.T) {
+	if raceEnabled {
+		t.Skip("memory is not what it is without the race detector")
+	}
 	worst := map[string]float64{}
 	sizes := []int{smallBody, smallBody + 64, 1 << 20}
 	if testing.Short() {
@@ -175,6 +178,9 @@ func TestHostileMemory(t *testing.T) {
 
 // The estimate of the walk is not below what the decoder really takes: else the limit would be a wish.
 func TestMeasureIsHonest(t *testing.T) {
+	if raceEnabled {
+		t.Skip("memory is not what it is without the race detector")
+	}
 	worst := 0.0
 	eachVersion(t, func(t *testing.T, a *API, version int16) {
 		l := layoutOf(a.Key)
