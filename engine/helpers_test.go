@@ -16,7 +16,11 @@ import (
 	"github.com/leatmq/leat/record"
 )
 
-const testStartMs = 1_700_000_000_000
+const (
+	testStartMs = 1_700_000_000_000
+	// testIndexBytes keeps the mapped index files small: in memory they are really there.
+	testIndexBytes = 64 << 10
+)
 
 // clock is the broker clock of a test.
 type clock struct {
@@ -89,6 +93,12 @@ func (f *fixture) tryOpen() (*Engine, error) {
 		Rand:   seeded{rand.New(rand.NewPCG(1, 2))},
 		Logger: slog.New(slog.NewTextHandler(&lockedWriter{w: f.logs}, nil)),
 	}
+	b, err := config.NewSet().Broker()
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	b.TopicDefaults.SegmentIndexBytes = testIndexBytes
+	o.Defaults = b
 	if f.tweak != nil {
 		f.tweak(&o)
 	}
@@ -130,6 +140,7 @@ func topicConfig(t testing.TB, overrides map[string]string) *config.Topic {
 	if err != nil {
 		t.Fatal(err)
 	}
+	cfg.SegmentIndexBytes = testIndexBytes
 	return cfg
 }
 

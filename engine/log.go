@@ -245,5 +245,6 @@ func (l *Log) FirstUnstableOffset() (int64, bool) {
 	if l.mu.producers == nil {
 		return 0, false
 	}
+	l.mu.producers.replicatedTo(l.hw.Load())
 	return l.mu.producers.firstUnstableOffset()
 }
