@@ -58,6 +58,26 @@ func TestAPIsSorted(t *testing.T) {
 	}
 }
 
+// What is listed is listed exactly as Kafka 4.4.0 lists it.
+func TestRangesLikeKafka(t *testing.T) {
+	text, err := os.ReadFile("testdata/api_ranges_kafka_4.4.0.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	theirs := map[int16]string{}
+	for line := range strings.Lines(string(text)) {
+		var key, low, high int16
+		if n, _ := fmt.Sscanf(line, "%d %d-%d", &key, &low, &high); n == 3 {
+			theirs[key] = versions(low, high)
+		}
+	}
+	for _, a := range APIs {
+		if ours := versions(a.AdvertisedMin, a.Max); ours != theirs[a.Key] {
+			t.Errorf("%s is listed as %s, by Kafka as %q", a.Name, ours, theirs[a.Key])
+		}
+	}
+}
+
 // The exact bytes of every version's answer. When the table of APIs grows, they change: look at the difference.
 func TestAPIVersionsGolden(t *testing.T) {
 	const path = "testdata/api_versions.txt"
