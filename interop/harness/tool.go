@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"testing"
 	"time"
@@ -14,8 +15,20 @@ import (
 func Tool(t testing.TB, limit time.Duration, stdin io.Reader, class string, args ...string) string {
 	t.Helper()
 	Need(t, "java", "mvn", "bash")
-	return Program(t, limit, stdin, "bash", append([]string{KafkaScript(), "tool", class}, args...)...)
+	return Program(t, limit, stdin, "bash", toolArgs(class, args)...)
 }
+
+// ToolTo is Tool with the standard output going to a writer and a failure as an error.
+func ToolTo(limit time.Duration, stdout io.Writer, class string, args ...string) error {
+	return Pipe(limit, nil, stdout, "bash", toolArgs(class, args)...)
+}
+
+func toolArgs(class string, args []string) []string {
+	return append([]string{KafkaScript(), "tool", class}, args...)
+}
+
+// toolOptions make the JVM of a tool start fast.
+const toolOptions = "KAFKA_TOOL_OPTS=-Xmx256m -XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 
 // Program runs a program to its end and returns its standard output. A failure is fatal.
 func Program(t testing.TB, limit time.Duration, stdin io.Reader, name string, args ...string) string {
@@ -41,6 +54,9 @@ func Pipe(limit time.Duration, stdin io.Reader, stdout io.Writer, name string, a
 	cmd := exec.CommandContext(ctx, name, args...)
 	var errOut bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, stdout, &errOut
+	if os.Getenv("KAFKA_TOOL_OPTS") == "" {
+		cmd.Env = append(os.Environ(), toolOptions)
+	}
 	cmd.WaitDelay = 5 * time.Second
 	err := spawn(cmd)
 	if err == nil {
