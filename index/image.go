@@ -21,10 +21,15 @@ func (m *OffsetImage) Add(offset int64, pos int32) {
 	m.entries = append(m.entries, e[:]...)
 }
 
+// Store puts the rebuilt index in place, durably and atomically.
+func (m *OffsetImage) Store(fsys vfs.FS, name string) error {
+	return vfs.WriteFileAtomic(fsys, name, m.entries)
+}
+
 // Install puts the rebuilt index in place, durably and atomically, and opens it. If it cannot be written (a full disk), the index works from
 // memory and stored says why.
 func (m *OffsetImage) Install(fsys vfs.FS, name string) (x *Offset, stored error) {
-	if stored = vfs.WriteFileAtomic(fsys, name, m.entries); stored == nil {
+	if stored = m.Store(fsys, name); stored == nil {
 		if x, stored = OpenSealedOffset(fsys, name, m.base); stored == nil {
 			return x, nil
 		}
@@ -57,9 +62,14 @@ func (m *TimeImage) MaybeAdd(ts, offset int64) {
 	m.last = ts
 }
 
+// Store is OffsetImage.Store for the time index.
+func (m *TimeImage) Store(fsys vfs.FS, name string) error {
+	return vfs.WriteFileAtomic(fsys, name, m.entries)
+}
+
 // Install is OffsetImage.Install for the time index.
 func (m *TimeImage) Install(fsys vfs.FS, name string) (x *Time, stored error) {
-	if stored = vfs.WriteFileAtomic(fsys, name, m.entries); stored == nil {
+	if stored = m.Store(fsys, name); stored == nil {
 		if x, stored = OpenSealedTime(fsys, name, m.base); stored == nil {
 			return x, nil
 		}

@@ -174,14 +174,19 @@ func (s *Segment) allocationTarget(end int64) int64 {
 	return max(end, min(next, int64(s.o.MaxBytes)))
 }
 
-// undo makes the n bytes of a failed append at the end unreadable, so that no recovery finds them: the file is cut there, or else zeroed.
-// If neither works the segment is failed.
+// undo makes the n bytes of a failed append at the end unreadable, durably, so that no recovery finds them behind what is appended next: the
+// file is cut there, or else zeroed. If neither works the segment is failed.
 func (s *Segment) undo(f vfs.File, end, n int64) {
-	if err := f.Truncate(end); err == nil {
+	err := f.Truncate(end)
+	if err == nil {
 		s.allocated = end
-		return
+	} else {
+		err = writeZeros(f, end, n)
 	}
-	if err := writeZeros(f, end, n); err != nil {
+	if err == nil {
+		err = s.Sync()
+	}
+	if err != nil {
 		s.failed = fmt.Errorf("%w: %w", ErrFailed, err)
 	}
 }

@@ -39,13 +39,14 @@ func (x *indexer) add(e *Entry, intervalBytes int) (due bool) {
 }
 
 // index counts a batch at pos and adds its entries if they are due. For the writer.
-func (s *Segment) index(e *Entry, pos int64) {
-	if !s.builder.add(e, s.o.IndexIntervalBytes) {
-		return
+func (s *Segment) index(e *Entry, pos int64) (due bool) {
+	due = s.builder.add(e, s.o.IndexIntervalBytes)
+	if due {
+		if err := s.addIndexEntries(e.LastOffset, pos); err != nil {
+			s.noteIndexErr(err)
+		}
 	}
-	if err := s.addIndexEntries(e.LastOffset, pos); err != nil {
-		s.indexErr.CompareAndSwap(nil, &err)
-	}
+	return due
 }
 
 // addIndexEntries adds to both or, if the offset index has no room or no space, to none.

@@ -116,11 +116,31 @@ func (s *Segment) tail(h *headers, offsets *index.Offset, times *index.Time) (ta
 			return t, nil
 		}
 	}
+	if known, err := s.lastTimeProven(h, offsets, last); err != nil || !known {
+		t.missing = true
+		return t, err
+	}
 	err := s.walkHeaders(h, pos, &t, func(*Entry, int64) { t.missing = true })
 	// The last time entry is the largest timestamp of the segment, put there by Seal. The one it leaves out is timestamp 0 at the base.
 	lateFound := t.ix.maxTimestamp > max(last.Timestamp, 0) || t.ix.maxTimestamp == 0 && t.ix.maxOffset != s.base && last.Timestamp < 0
 	t.missing = t.missing || lateFound || last.Offset > max(t.next-1, s.base)
 	return t, err
+}
+
+// lastTimeProven tells whether there is a batch that ends with the offset of the last time entry and has its timestamp.
+func (s *Segment) lastTimeProven(h *headers, offsets *index.Offset, last index.TimeEntry) (bool, error) {
+	if last.Timestamp < 0 {
+		return true, nil
+	}
+	pos, err := startOf(h, offsets, last.Offset)
+	if err == nil {
+		pos, _, _, err = s.walkTo(h, pos, last.Offset, h.end)
+	}
+	if err != nil {
+		return false, err
+	}
+	b, _, err := h.at(pos)
+	return err == nil && b.LastOffset() == last.Offset && b.MaxTimestamp() == last.Timestamp, err
 }
 
 // walkHeaders goes from batch to batch up to the end, counts them, and calls due for those that get an index entry. Zeros up to the end of

@@ -3,6 +3,7 @@ package segment
 import (
 	"io"
 
+	"github.com/leatmq/leat/index"
 	"github.com/leatmq/leat/record"
 )
 
@@ -28,23 +29,20 @@ func (s *Segment) PositionOf(offset, limit int64) (pos, batchBase int64, size in
 	if err != nil {
 		return 0, 0, 0, err
 	}
-	h := newHeaders(f, limit)
+	h := newHeaders(f, s.size.Load())
 	defer h.close()
-	start, err := s.startOf(&h, offset)
+	start, err := startOf(&h, s.offsets.Load(), offset)
 	if err != nil {
 		return 0, 0, 0, err
 	}
-	return s.walkTo(&h, start, offset)
+	return s.walkTo(&h, start, offset, limit)
 }
 
 // startOf returns a batch boundary at or before the batch that contains offset, from the index if the batch the entry points to agrees.
-func (s *Segment) startOf(h *headers, offset int64) (int64, error) {
-	e, found, err := s.offsets.Load().Lookup(offset)
+func startOf(h *headers, offsets *index.Offset, offset int64) (int64, error) {
+	e, found, err := offsets.Lookup(offset)
 	if err != nil || !found {
 		return 0, err
-	}
-	if pos := int64(e.Position); pos >= h.end && pos < s.size.Load() {
-		return h.end, nil // what is looked for is behind the limit
 	}
 	b, _, err := h.at(int64(e.Position))
 	switch {
@@ -56,12 +54,15 @@ func (s *Segment) startOf(h *headers, offset int64) (int64, error) {
 	return 0, err
 }
 
-// walkTo goes from batch to batch until one ends at or behind offset.
-func (s *Segment) walkTo(h *headers, pos, offset int64) (int64, int64, int, error) {
+// walkTo goes from batch to batch until one ends at or behind offset; io.EOF if it does not end by limit.
+func (s *Segment) walkTo(h *headers, pos, offset, limit int64) (int64, int64, int, error) {
 	for {
+		if pos >= limit {
+			return limit, 0, 0, io.EOF
+		}
 		b, size, err := h.at(pos)
 		if err == io.EOF {
-			return h.end, 0, 0, io.EOF
+			return limit, 0, 0, io.EOF
 		}
 		if err != nil {
 			if notABatch(err) {
@@ -70,6 +71,9 @@ func (s *Segment) walkTo(h *headers, pos, offset int64) (int64, int64, int, erro
 			return 0, 0, 0, err
 		}
 		if b.LastOffset() >= offset {
+			if pos+int64(size) > limit {
+				return limit, 0, 0, io.EOF
+			}
 			return pos, b.BaseOffset(), size, nil
 		}
 		pos += int64(size)

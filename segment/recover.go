@@ -48,7 +48,7 @@ type RecoverResult struct {
 	Detail     string // about the batch that ended the scan; empty when Reason is Clean or ZeroTail
 }
 
-// openActive opens the files for writing and finds the end of the data.
+// openActive opens the files for writing and finds the end of the data. It changes nothing when there is something behind the end.
 func (s *Segment) openActive() error {
 	s.mu.Lock()
 	f, err := s.fileLocked()
@@ -63,49 +63,62 @@ func (s *Segment) openActive() error {
 	if err := s.openIndexes(); err != nil {
 		return err
 	}
-	w, err := s.walkFromIndex(f, size, 0, nil)
+	w, err := s.findEnd(f, size)
 	if err != nil {
 		return err
 	}
 	s.allocated = size
 	s.unclean = size > w.end
+	if !s.unclean {
+		if w, err = s.restore(f, size, size, nil); err != nil {
+			return err
+		}
+	}
 	s.publishWalk(&w)
 	return nil
 }
 
-// openIndexes opens both indexes for writing. One that is missing starts empty; if that is the time index, so does the other, as their
-// entries are made together.
-func (s *Segment) openIndexes() error {
-	name := s.path(IndexSuffix)
-	offsets, _, err := index.OpenOffset(s.o.FS, name, s.base, s.o.indexMaxBytes())
-	if errors.Is(err, fs.ErrNotExist) {
-		offsets, err = index.CreateOffset(s.o.FS, name, s.base, s.o.indexMaxBytes())
-	}
+// findEnd walks from the last index entry that agrees with the data to the end of the valid batches.
+func (s *Segment) findEnd(f vfs.File, size int64) (walked, error) {
+	offsets := s.offsets.Load()
+	n, err := s.proven(f, size)
 	if err != nil {
-		return err
+		return walked{}, err
 	}
-	s.mu.Lock()
-	discard(s.offsets.Swap(offsets))
-	s.mu.Unlock()
-	return s.openTimeIndex(offsets)
+	pos := int64(0)
+	if n > 0 {
+		e, err := offsets.Entry(n - 1)
+		if err != nil {
+			return walked{}, err
+		}
+		pos = int64(e.Position)
+	}
+	r := newBatches(f, size)
+	defer r.close()
+	return s.walk(&r, walked{end: pos, next: s.base}, func(record.Batch, *walked) error { return nil })
 }
 
-func (s *Segment) openTimeIndex(offsets *index.Offset) error {
-	name := s.path(TimeIndexSuffix)
-	times, damaged, err := index.OpenTime(s.o.FS, name, s.base, s.o.indexMaxBytes())
+// openIndexes opens both indexes for writing. One that is missing starts empty, which restore sees.
+func (s *Segment) openIndexes() error {
+	offsets, _, err := index.OpenOffset(s.o.FS, s.path(IndexSuffix), s.base, s.o.indexMaxBytes())
 	if errors.Is(err, fs.ErrNotExist) {
-		damaged = true
-		times, err = index.CreateTime(s.o.FS, name, s.base, s.o.indexMaxBytes())
+		offsets, err = index.CreateOffset(s.o.FS, s.path(IndexSuffix), s.base, s.o.indexMaxBytes())
 	}
 	if err != nil {
 		return err
 	}
-	s.mu.Lock()
-	discard(s.times.Swap(times))
-	s.mu.Unlock()
-	if damaged {
-		return offsets.Reset()
+	times, _, err := index.OpenTime(s.o.FS, s.path(TimeIndexSuffix), s.base, s.o.indexMaxBytes())
+	if errors.Is(err, fs.ErrNotExist) {
+		times, err = index.CreateTime(s.o.FS, s.path(TimeIndexSuffix), s.base, s.o.indexMaxBytes())
 	}
+	if err != nil {
+		discard(offsets)
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	discard(s.offsets.Swap(offsets))
+	discard(s.times.Swap(times))
 	return nil
 }
 
@@ -117,59 +130,151 @@ type walked struct {
 	why       error // what ended it; nil at the end of the file
 }
 
-// walkFromIndex scans from the last index entry that agrees with the data to the end of the valid batches, adding index entries. visit
-// is called for batches from position from on.
-func (s *Segment) walkFromIndex(f vfs.File, size, from int64, visit func(b record.Batch, pos int64) error) (walked, error) {
-	start, err := s.resume(f, size)
+// restore makes indexes and builder what they are after appending all valid batches up to size. Index entries for positions below from are
+// kept if they prove good, all others are made again. visit is called for the valid batches at from and behind it.
+func (s *Segment) restore(f vfs.File, size, from int64, visit func(b record.Batch, pos int64) error) (walked, error) {
+	if err := s.offsets.Load().TruncateToPosition(from); err != nil {
+		return walked{}, err
+	}
+	good, err := s.resume(f, size)
 	if err != nil {
 		return walked{}, err
 	}
+	if good {
+		w, err := s.walkOn(f, size, from, from, visit)
+		if err != errSparse {
+			return w, err
+		}
+	}
+	if err := s.rebuildBelow(f, size, from); err != nil {
+		return walked{}, err
+	}
+	return s.walkOn(f, size, 0, from, visit)
+}
+
+// errSparse says that an index lacks an entry below the position up to which it must be complete.
+var errSparse = errors.New("segment: index lacks entries")
+
+// resume sets the builder to the state it had right before the batch of the last offset entry. good is false when the indexes do not agree
+// with the data or each other, so that they have to be rebuilt.
+func (s *Segment) resume(f vfs.File, size int64) (good bool, err error) {
+	offsets, times := s.offsets.Load(), s.times.Load()
+	n, err := s.proven(f, size)
+	if err != nil || n < offsets.Entries() {
+		return false, err
+	}
+	s.builder.reset(s.base)
+	last, found := offsets.Last()
+	if !found {
+		return true, times.Reset()
+	}
+	// What Seal added behind the last offset entry is found again by the walk.
+	if err := times.TruncateTo(last.Offset + 1); err != nil {
+		return false, err
+	}
+	h := newHeaders(f, size)
+	defer h.close()
+	s.builder.seed(&h, times.Last())
+	return s.timesComplete(&h, times.Last(), int64(last.Position))
+}
+
+// timesComplete tells whether the last time entry is true, and no later timestamp comes behind it up to the batch at upTo: what must hold
+// right after that batch got its entries. The walk is short unless timestamps go back for long.
+func (s *Segment) timesComplete(h *headers, t index.TimeEntry, upTo int64) (bool, error) {
+	pos := int64(0)
+	if t.Timestamp >= 0 {
+		var err error
+		if pos, err = startOf(h, s.offsets.Load(), t.Offset); err != nil {
+			return false, err
+		}
+	}
+	proven := t.Timestamp < 0
+	for pos <= upTo {
+		b, size, err := h.at(pos)
+		switch {
+		case err == io.EOF || err != nil && notABatch(err):
+			return false, nil
+		case err != nil:
+			return false, err
+		case b.LastOffset() == t.Offset && b.MaxTimestamp() == t.Timestamp:
+			proven = true
+		case !b.IsControl() && b.MaxTimestamp() > s.builder.maxTimestamp:
+			return false, nil
+		}
+		pos += int64(size)
+	}
+	return proven, nil
+}
+
+// walkOn scans from the last offset entry to the end of the valid batches and adds the entries behind it; errSparse when one is due below
+// complete. visit is called from position from on.
+func (s *Segment) walkOn(f vfs.File, size, complete, from int64, visit func(b record.Batch, pos int64) error) (walked, error) {
 	r := newBatches(f, size)
 	defer r.close()
-	w, err := s.walk(&r, start, from, visit)
+	start := walked{next: s.base}
+	if last, found := s.offsets.Load().Last(); found {
+		start.end = int64(last.Position)
+	}
+	w, err := s.walk(&r, start, func(b record.Batch, w *walked) error {
+		e := EntryOf(b)
+		if s.index(&e, w.end) && w.end < complete {
+			return errSparse
+		}
+		if visit == nil || w.end < from {
+			return nil
+		}
+		return visit(b, w.end)
+	})
 	if err != nil {
 		return w, err
 	}
-	// The entry the scan began at may itself point to a batch that is torn.
+	// The batch the walk began at may itself be torn.
 	if err := s.offsets.Load().TruncateToPosition(w.end); err != nil {
 		return w, err
 	}
 	return w, s.times.Load().TruncateTo(w.next)
 }
 
-// resume drops index entries that disagree with the data and sets the builder to the state it had right before the batch of the last
-// remaining entry, whose position it returns.
-func (s *Segment) resume(f vfs.File, size int64) (int64, error) {
-	if err := s.dropUnproven(f, size); err != nil {
-		return 0, err
+// rebuildBelow makes both indexes again up to position from and puts them in place durably: they are to be trusted after the next unclean
+// stop. If that is not possible (a full disk must not keep a log from starting) they start empty, and stay sparse.
+func (s *Segment) rebuildBelow(f vfs.File, size, from int64) error {
+	r := newBatches(f, min(size, from))
+	defer r.close()
+	var ix indexer
+	ix.reset(s.base)
+	offsets, times := index.NewOffsetImage(s.base), index.NewTimeImage(s.base)
+	_, err := s.walk(&r, walked{next: s.base}, func(b record.Batch, w *walked) error {
+		e := EntryOf(b)
+		if ix.add(&e, s.o.IndexIntervalBytes) {
+			offsets.Add(e.LastOffset, int32(w.end))
+			times.MaybeAdd(ix.maxTimestamp, ix.maxOffset)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
 	}
-	times := s.times.Load()
-	last, found := s.offsets.Load().Last()
-	keep := s.base
-	if found {
-		keep = last.Offset + 1
+	s.noteIndexErr(offsets.Store(s.o.FS, s.path(IndexSuffix)))
+	s.noteIndexErr(times.Store(s.o.FS, s.path(TimeIndexSuffix)))
+	if err := s.openIndexes(); err != nil {
+		return err
 	}
-	if err := times.TruncateTo(keep); err != nil {
-		return 0, err
+	good, err := s.resume(f, size)
+	if err != nil || good {
+		return err
 	}
 	s.builder.reset(s.base)
-	if !found {
-		return 0, nil
-	}
-	h := newHeaders(f, size)
-	defer h.close()
-	s.builder.seed(&h, times.Last())
-	return int64(last.Position), nil
+	return errors.Join(s.offsets.Load().Reset(), s.times.Load().Reset())
 }
 
-// dropUnproven finds the last index entry that points to a batch header ending with the entry's offset. Entries are good up to some point and
-// not behind it (the data there never reached the disk), except for chance: so search, then step back.
-func (s *Segment) dropUnproven(f vfs.File, size int64) error {
+// proven returns how many offset entries, from the first, point to a batch header that ends with the entry's offset. Entries are good up to
+// some point and not behind it (the data there never reached the disk), except for chance: so search, then step back.
+func (s *Segment) proven(f vfs.File, size int64) (int, error) {
 	offsets := s.offsets.Load()
 	h := newHeaders(f, size)
 	defer h.close()
 	var failure error
-	proven := func(i int) bool {
+	agrees := func(i int) bool {
 		e, err := offsets.Entry(i)
 		if err != nil {
 			failure = err
@@ -182,29 +287,19 @@ func (s *Segment) dropUnproven(f vfs.File, size int64) error {
 		return err == nil && b.LastOffset() == e.Offset
 	}
 	n := offsets.Entries()
-	if n == 0 || proven(n-1) {
-		return failure
+	if n == 0 || agrees(n-1) {
+		return n, failure
 	}
-	n = sort.Search(n, func(i int) bool { return !proven(i) })
-	for n > 0 && !proven(n-1) {
+	n = sort.Search(n, func(i int) bool { return !agrees(i) })
+	for n > 0 && !agrees(n-1) {
 		n--
 	}
-	if failure != nil {
-		return failure
-	}
-	if n == 0 {
-		return offsets.Reset()
-	}
-	e, err := offsets.Entry(n)
-	if err != nil {
-		return err
-	}
-	return offsets.TruncateTo(e.Offset)
+	return n, failure
 }
 
-// walk scans valid batches from pos, a batch boundary, on. Its error is one of reading or of visit; what ended the valid batches is in why.
-func (s *Segment) walk(r *batches, pos, from int64, visit func(b record.Batch, pos int64) error) (walked, error) {
-	w := walked{end: pos, next: s.base}
+// walk scans valid batches from w.end, a batch boundary, on and calls fn for each with what was found before it. Its error is one of
+// reading or of fn; what ended the valid batches is in why.
+func (s *Segment) walk(r *batches, w walked, fn func(b record.Batch, w *walked) error) (walked, error) {
 	for {
 		b, err := r.at(w.end)
 		if err == nil {
@@ -219,12 +314,15 @@ func (s *Segment) walk(r *batches, pos, from int64, visit func(b record.Batch, p
 		case err != nil:
 			return w, err
 		}
-		if visit != nil && w.end >= from {
-			if err := visit(b, w.end); err != nil {
-				return w, err
-			}
+		if err := fn(b, &w); err != nil {
+			return w, err
 		}
-		s.accept(&w, b)
+		if w.end == 0 {
+			w.first = EntryOf(b)
+		}
+		w.end += int64(len(b))
+		w.next = b.NextOffset()
+		w.batches++
 	}
 }
 
@@ -241,17 +339,6 @@ func (s *Segment) acceptable(b record.Batch, next int64) error {
 func isOffsetError(err error) bool {
 	var e *OffsetError
 	return errors.As(err, &e)
-}
-
-func (s *Segment) accept(w *walked, b record.Batch) {
-	e := EntryOf(b)
-	if w.end == 0 {
-		w.first = e
-	}
-	s.index(&e, w.end)
-	w.end += int64(len(b))
-	w.next = e.LastOffset + 1
-	w.batches++
 }
 
 func (s *Segment) publishWalk(w *walked) {
@@ -275,8 +362,8 @@ func (s *Segment) publishWalk(w *walked) {
 // rebuilds the index entries, and makes the result durable: what it accepts nobody can lose any more. visit, if not nil, is called
 // for each valid batch from position from on; an error of it ends the recovery and leaves the segment unclean.
 //
-// Index entries before from are trusted as far as they agree with the data, so SyncIndexes must have come before from became the recovery
-// point. A second Recover changes nothing. RecoverResult.Size < from means that synced data is gone: the caller decides what that means.
+// Index entries before from are kept if they agree with the data and are complete: that is so if SyncIndexes came before from became the
+// recovery point, else they are made again, which takes a scan of the whole segment. A second Recover changes nothing. RecoverResult.Size < from means that synced data is gone: the caller decides what that means.
 func (s *Segment) Recover(from int64, visit func(b record.Batch, pos int64) error) (RecoverResult, error) {
 	if s.sealed.Load() {
 		return RecoverResult{}, ErrSealed
@@ -290,10 +377,7 @@ func (s *Segment) Recover(from int64, visit func(b record.Batch, pos int64) erro
 		return RecoverResult{}, err
 	}
 	s.unclean = true
-	if err := s.offsets.Load().TruncateToPosition(from); err != nil {
-		return RecoverResult{}, err
-	}
-	w, err := s.walkFromIndex(f, size, from, s.withTxns(visit))
+	w, err := s.restore(f, size, from, s.withTxns(visit))
 	if err != nil {
 		return RecoverResult{}, err
 	}
@@ -378,7 +462,7 @@ func (s *Segment) validBehind(f vfs.File, size int64, w *walked) bool {
 
 // TruncateTo removes the batch that contains offset, or the first behind it, and all that follow, and returns the new size. Also a sealed
 // segment, which is then written to again. The caller has lowered its durable recovery point to offset or below before, and no reader asks for
-// what is cut. Index entries go first, so that after a crash in between they are never ahead of the data.
+// what is cut. Index entries go first, so that after a crash in between they are never ahead of the data. Durable when it returns.
 func (s *Segment) TruncateTo(offset int64) (int64, error) {
 	if s.unclean {
 		return 0, ErrNotRecovered
@@ -407,7 +491,11 @@ func (s *Segment) TruncateTo(offset int64) (int64, error) {
 		return 0, err
 	}
 	s.allocated = pos
-	w, err := s.walkFromIndex(f, pos, pos, nil)
+	// What is cut must not come back behind batches appended from now on.
+	if err := s.Sync(); err != nil {
+		return 0, err
+	}
+	w, err := s.restore(f, pos, pos, nil)
 	if err != nil {
 		return 0, err
 	}

@@ -60,7 +60,7 @@ func (s *Segment) eachHeader(offset int64, fn func(b record.Batch, pos int64) (m
 	}
 	h := newHeaders(f, s.size.Load())
 	defer h.close()
-	pos, err := s.startOf(&h, offset)
+	pos, err := startOf(&h, s.offsets.Load(), offset)
 	for more := true; more && err == nil; {
 		var b record.Batch
 		var size int
