@@ -49,7 +49,8 @@ type engineLog struct {
 	failed      func(err error)
 }
 
-// openEngineLog opens or creates the log and begins a new leader epoch.
+// openEngineLog opens or creates the log and begins a new leader epoch: the one after that of the last record. An epoch that
+// left no record in the log may be used again; on one node nobody else can have seen it.
 func openEngineLog(e *engine.Engine, broker *config.Broker) (*engineLog, error) {
 	l, err := e.Create(engine.TopicPartition{Topic: MetadataTopic}, MetadataTopicID, logConfig(broker))
 	if err != nil {
