@@ -68,9 +68,9 @@ func (x *Offset) Append(offset int64, pos int32) error {
 		return ErrFull
 	}
 	rel := relative(offset, x.t.base)
-	invariant.Must(x.Entries() == 0 || offset > x.last.Offset && pos > x.last.Position, "index %s: entry (%d, %d) does not follow (%d, %d)",
-		x.t.name, offset, pos, x.last.Offset, x.last.Position)
-	invariant.Must(rel > 0 || pos > 0, "index %s: all-zero entry", x.t.name)
+	if x.Entries() > 0 && (offset <= x.last.Offset || pos <= x.last.Position) || rel == 0 && pos == 0 {
+		invariant.Must(false, "index %s: entry (%d, %d) does not follow (%d, %d)", x.t.name, offset, pos, x.last.Offset, x.last.Position)
+	}
 	var entry [OffsetEntrySize]byte
 	putOffsetEntry(entry[:], rel, pos)
 	if err := x.t.append(entry[:]); err != nil {

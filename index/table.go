@@ -178,7 +178,9 @@ func (t *table) append(entry []byte) error {
 }
 
 func (t *table) put(region vfs.Region, i int, entry []byte) (err error) {
-	invariant.Must(region != nil, "append to the sealed index %s", t.name)
+	if region == nil {
+		invariant.Must(false, "append to the sealed index %s", t.name)
+	}
 	defer vfs.GuardExit(vfs.GuardEnter(), t.name, &err)
 	copy(region.Bytes()[i*t.cols.width:], entry)
 	return nil

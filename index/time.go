@@ -83,8 +83,9 @@ func (x *Time) MaybeAppend(ts, offset int64, atRoll bool) error {
 	if n >= x.t.max || !atRoll && x.Full() {
 		return ErrFull
 	}
-	invariant.Must(n == 0 || offset > x.last.Offset, "time index %s: entry (%d, %d) does not follow (%d, %d)",
-		x.t.name, ts, offset, x.last.Timestamp, x.last.Offset)
+	if n > 0 && offset <= x.last.Offset {
+		invariant.Must(false, "time index %s: entry (%d, %d) does not follow (%d, %d)", x.t.name, ts, offset, x.last.Timestamp, x.last.Offset)
+	}
 	var entry [TimeEntrySize]byte
 	putTimeEntry(entry[:], ts, rel)
 	if err := x.t.append(entry[:]); err != nil {

@@ -23,10 +23,10 @@ func (s *Segment) Acquire() bool {
 // Release gives a reference back, the owner's too. The last one closes the files, and removes them after Delete.
 func (s *Segment) Release() {
 	n := s.refs.Add(-1)
-	invariant.Must(n >= 0, "segment %d of %s released too often", s.base, s.Dir())
 	if n > 0 {
 		return
 	}
+	invariant.Must(n == 0, "segment %d of %s released too often", s.base, s.Dir())
 	if s.o.Reap != nil {
 		s.o.Reap(s)
 		return

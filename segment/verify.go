@@ -114,7 +114,7 @@ func (v *verifier) verifyLog(deep bool) error {
 				return err
 			}
 		}
-		next = max(next, d.Batch.NextOffset())
+		next = d.Batch.NextOffset()
 		if !deep {
 			return nil
 		}
