@@ -122,7 +122,7 @@ func readOffsetCheckpoint(fsys vfs.FS, path string) (map[TopicPartition]int64, e
 func parseOffsetCheckpoint(path string, data []byte) (map[TopicPartition]int64, error) {
 	m := map[TopicPartition]int64{}
 	err := parseCheckpoint(path, data, 3, func(fields []string) error {
-		tp, ok := parsePartitionDirName(fields[0] + "-" + fields[1])
+		tp, ok := parsePartition(fields[0], fields[1])
 		if !ok {
 			return errors.New("not a partition")
 		}

@@ -61,15 +61,16 @@ func parsePartitionDirName(name string) (TopicPartition, bool) {
 	if dash <= 0 || isDeletedDirName(name) {
 		return TopicPartition{}, false
 	}
-	p, err := strconv.ParseInt(name[dash+1:], 10, 32)
-	if err != nil || p < 0 {
+	return parsePartition(name[:dash], name[dash+1:])
+}
+
+// parsePartition makes a partition of its topic and number as they stand on disk; false when they cannot stand there so.
+func parsePartition(topic, number string) (TopicPartition, bool) {
+	p, err := strconv.ParseInt(number, 10, 32)
+	if err != nil || p < 0 || strconv.FormatInt(p, 10) != number || !isTopicNameOnDisk(topic) {
 		return TopicPartition{}, false
 	}
-	tp := TopicPartition{Topic: name[:dash], Partition: int32(p)}
-	if !isTopicNameOnDisk(tp.Topic) || partitionDirName(tp) != name {
-		return TopicPartition{}, false
-	}
-	return tp, true
+	return TopicPartition{Topic: topic, Partition: int32(p)}, true
 }
 
 // isTopicNameOnDisk tells whether topic consists of the characters that topic names are made of. It keeps path separators and white
