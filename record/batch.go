@@ -193,7 +193,7 @@ func (b Batch) UpdateCRC() { binary.BigEndian.PutUint32(b[offCRC:], b.ComputeCRC
 // ComputeCRC is the checksum of what the batch holds now.
 func (b Batch) ComputeCRC() uint32 { return crc32.Checksum(b[offAttributes:], castagnoli) }
 
-// Size of the batch that begins at header, from its first FrameHeaderSize bytes; header may be longer.
+// FrameSize is the size of the batch that begins at header, from its first FrameHeaderSize bytes; header may be longer.
 //
 // Errors: io.EOF for no bytes at all, ErrShort for too few, ErrEnd when all of the first HeaderSize bytes (or as many as there
 // are, at least LogOverhead) are zero, *Error when no batch of format version 2 can begin so.

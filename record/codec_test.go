@@ -259,6 +259,37 @@ func TestValidateBombs(t *testing.T) {
 	}
 }
 
+// A frame that asks for a great window gets memory for what its blocks hold, and never more than the limit.
+func TestZstdGreatWindow(t *testing.T) {
+	src := rawRecords(rawRecord{keyLen: -1, valueLen: 20 << 20, value: repeat("\x00", 20<<20)})
+	b := payloadBatch(Zstd, 1, zstdStream(src, zstd.WithWindowSize(64<<20)))
+	for _, c := range []struct {
+		limit int64
+		want  Kind
+		most  uint64
+	}{{0, accepted, 23 << 20}, {int64(len(src)), accepted, 23 << 20}, {int64(len(src)) - 1, MessageTooLarge, 23 << 20}, {1 << 20, MessageTooLarge, 4 << 20}} {
+		r := defaultRules()
+		r.InflateLimit = c.limit
+		var v Validator
+		var err error
+		n := allocated(func() { _, err = v.Validate(b, &r, testNow) })
+		checkAnswer(t, err, c.want)
+		if n > c.most {
+			t.Errorf("limit %d: %d bytes allocated", c.limit, n)
+		}
+	}
+	whole := zstdStream(data(300_000), zstd.WithWindowSize(64<<20))
+	for n := 1; n < len(whole); n += 1 + len(whole)/500 {
+		if _, err := Decompress(nil, whole[:n], Zstd, 1<<20); err == nil {
+			t.Errorf("first %d bytes of %d decompress", n, len(whole))
+		}
+	}
+	small := zstdStream([]byte("small"), zstd.WithWindowSize(64<<20))
+	if n := allocated(func() { Decompress(nil, small, Zstd, 1<<30) }); n > 2<<20 {
+		t.Errorf("a small frame with a great window: %d bytes allocated", n)
+	}
+}
+
 // An honest large record passes without being held.
 func TestValidateLargeRecord(t *testing.T) {
 	const size = 12 << 20

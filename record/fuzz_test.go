@@ -6,6 +6,8 @@ import (
 	"testing"
 )
 
+// Run these with -fuzzminimizetime 10x: pooled codecs make coverage vary from run to run, and minimizing would never end.
+
 // seeds are real batches, and damaged ones of every kind the tables know.
 func seeds(f *testing.F) [][]byte {
 	var s [][]byte

@@ -9,7 +9,6 @@ import (
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/s2"
-	"github.com/klauspost/compress/zstd"
 	"github.com/pierrec/lz4/v4"
 )
 
@@ -84,70 +83,6 @@ func (l *lz4Inflater) open(src []byte, _ int64) error {
 func (l *lz4Inflater) Read(p []byte) (int, error) { return l.z.Read(p) }
 
 func (l *lz4Inflater) release() { l.in.Reset(nil) }
-
-// zstdWindowStreamed is the greatest window a pooled streaming decoder accepts: what RFC 8878 recommends to support. Its memory
-// is allocated from the frame's word alone, so frames that want more are decoded in one piece, where memory follows the output.
-const zstdWindowStreamed = 8 << 20
-
-// zstdWindowMax is the greatest window Java's decoder accepts.
-const zstdWindowMax = 128 << 20
-
-type zstdInflater struct {
-	in    bytes.Reader
-	z     *zstd.Decoder
-	whole *bytes.Reader // the output of a frame with a great window
-}
-
-func (d *zstdInflater) open(src []byte, limit int64) error {
-	if len(src) == 0 {
-		d.whole = bytes.NewReader(nil) // no frame: an empty stream, for Java's reader too
-		return nil
-	}
-	var h zstd.Header
-	if err := h.Decode(src); err != nil {
-		return err
-	}
-	if h.WindowSize > zstdWindowStreamed || h.SingleSegment && h.FrameContentSize > zstdWindowStreamed {
-		return d.openWhole(src, limit)
-	}
-	if d.z == nil {
-		z, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
-			zstd.WithDecoderMaxWindow(zstdWindowStreamed), zstd.WithDecoderMaxMemory(zstdWindowStreamed))
-		if err != nil {
-			return err
-		}
-		d.z = z
-	}
-	d.in.Reset(src)
-	return d.z.Reset(&d.in)
-}
-
-func (d *zstdInflater) openWhole(src []byte, limit int64) error {
-	z, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
-		zstd.WithDecoderMaxWindow(zstdWindowMax), zstd.WithDecoderMaxMemory(uint64(max(limit, zstdWindowMax))))
-	if err != nil {
-		return err
-	}
-	defer z.Close()
-	out, err := z.DecodeAll(src, nil)
-	if err != nil {
-		return err
-	}
-	d.whole = bytes.NewReader(out)
-	return nil
-}
-
-func (d *zstdInflater) Read(p []byte) (int, error) {
-	if d.whole != nil {
-		return d.whole.Read(p)
-	}
-	return d.z.Read(p)
-}
-
-func (d *zstdInflater) release() {
-	d.whole = nil
-	d.in.Reset(nil)
-}
 
 // snappyInflater reads the framing of snappy-java, or one bare block.
 type snappyInflater struct {
