@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"strings"
 	"testing"
 	"time"
 )
@@ -66,7 +67,16 @@ func Pipe(limit time.Duration, stdin io.Reader, stdout io.Writer, name string, a
 		err = fmt.Errorf("not done after %v", limit)
 	}
 	if err != nil {
-		return fmt.Errorf("%s %q: %w\n%s", name, args, err, errOut.Bytes())
+		return fmt.Errorf("%s: %w\n%s", shorten(name, args), err, errOut.Bytes())
 	}
 	return nil
+}
+
+// shorten is a command line for a message.
+func shorten(name string, args []string) string {
+	line := name + " " + strings.Join(args, " ")
+	if len(line) > 300 {
+		line = line[:300] + "..."
+	}
+	return line
 }
