@@ -7,13 +7,6 @@ import (
 	"github.com/leatmq/leat/record"
 )
 
-// appendBatch adds records to a batch under construction.
-func appendBatch(b *record.Builder, nowMs int64, encoded [][]byte) {
-	for _, value := range encoded {
-		b.Append(nowMs, nil, value, nil)
-	}
-}
-
 // encode encodes the records of one proposal. Every encoding is read back, so that what could not be replayed is refused
 // here and not at the next start.
 func encode(records []Record) (encoded [][]byte, size int, err *Error) {

@@ -233,7 +233,9 @@ func (p *Partition) assignLocked(a assignment) moved {
 	r.caching = a.caching
 	var m moved
 	if a.leads {
-		r.becomeLeader(a.epoch, a.replicas, a.isr)
+		if !r.becomeLeader(a.epoch, a.replicas, a.isr) {
+			r.setReplicas(a.replicas)
+		}
 		m = p.advancedLocked(r.setISR(a.isr))
 		v.enough = r.enough(a.minISR)
 	} else {

@@ -34,14 +34,27 @@ func (r *role) becomeLeader(epoch int32, replicas, isr []int32) bool {
 	if epoch < r.epoch || r.leading && epoch == r.epoch {
 		return false
 	}
-	r.leading, r.epoch, r.isr = true, epoch, isr
-	r.followers = r.followers[:0]
-	for _, id := range replicas {
-		if id != r.self {
-			r.followers = append(r.followers, progress{id: id, logEnd: -1, flushed: -1})
-		}
-	}
+	r.leading, r.epoch, r.isr, r.followers = true, epoch, isr, nil
+	r.setReplicas(replicas)
 	return true
+}
+
+// setReplicas changes who the followers are; what is known of those who stay stays known.
+func (r *role) setReplicas(replicas []int32) {
+	var followers []progress
+	for _, id := range replicas {
+		if id == r.self {
+			continue
+		}
+		f := progress{id: id, logEnd: -1, flushed: -1}
+		for _, known := range r.followers {
+			if known.id == id {
+				f = known
+			}
+		}
+		followers = append(followers, f)
+	}
+	r.followers = followers
 }
 
 // becomeFollower stops leading. It returns false when that is not news.
