@@ -269,7 +269,7 @@ func (c *epollConn) endReason() error {
 	switch {
 	case c.closeAsked.Load():
 		return ErrClosed
-	case c.eof && c.framer.midFrame():
+	case c.eof && (c.framer.got > 0 || c.framer.frame != nil): // inside a header or a frame
 		return io.ErrUnexpectedEOF
 	case c.eof:
 		return io.EOF

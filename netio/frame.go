@@ -142,7 +142,7 @@ func (f *Frame) recycle() {
 // poison makes a read after release visible.
 func poison(b []byte) {
 	b = b[:cap(b)]
-	for i := range b {
-		b[i] = 0xDB
+	for n := copy(b, []byte{0xDB}); n < len(b); {
+		n += copy(b[n:], b[:n])
 	}
 }

@@ -109,7 +109,7 @@ func cut(stream []byte, limit int) (frames [][]byte, bad bool) {
 }
 
 // feed gives a stream to a framer in pieces of the given sizes, cycled.
-func feed(stream []byte, sizes []byte, limit int) (frames [][]byte, err error, left int64) {
+func feed(stream []byte, sizes []byte, limit int) (frames [][]byte, left int64, err error) {
 	a := &account{limit: 1 << 40, below: func() {}}
 	var f framer
 	for i := 0; len(stream) > 0; i++ {
@@ -124,7 +124,7 @@ func feed(stream []byte, sizes []byte, limit int) (frames [][]byte, err error, l
 			frame, err := f.advance(n, limit, a)
 			if err != nil {
 				f.release()
-				return frames, err, a.bytes.Load()
+				return frames, a.bytes.Load(), err
 			}
 			if frame != nil {
 				frames = append(frames, bytes.Clone(frame.B))
@@ -133,12 +133,12 @@ func feed(stream []byte, sizes []byte, limit int) (frames [][]byte, err error, l
 		}
 	}
 	f.release()
-	return frames, nil, a.bytes.Load()
+	return frames, a.bytes.Load(), nil
 }
 
 func checkFramer(stream, sizes []byte, limit int) error {
 	want, bad := cut(stream, limit)
-	got, err, left := feed(stream, sizes, limit)
+	got, left, err := feed(stream, sizes, limit)
 	if fe := (*FrameError)(nil); bad != errors.As(err, &fe) {
 		return fmt.Errorf("bad frame %v, error %v", bad, err)
 	}

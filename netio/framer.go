@@ -70,9 +70,6 @@ func (f *framer) grow(a *account) {
 	old.Release()
 }
 
-// midFrame tells whether the stream stands inside a frame or its header.
-func (f *framer) midFrame() bool { return f.got > 0 || f.frame != nil }
-
 // release gives up an unfinished frame.
 func (f *framer) release() {
 	if f.frame != nil {

@@ -305,10 +305,10 @@ func tickTask(arg any) error {
 // closeIdle walks from the least recently active connection to the first that may stay. A connection whose oldest request is
 // still with the handler is not idle, but if it is not being read nobody has noticed whether its peer is gone.
 func (l *loop) closeIdle() {
-	limit := l.srv.o.IdleTimeout.Milliseconds()
-	if limit < 0 {
+	if l.srv.o.IdleTimeout < 0 {
 		return
 	}
+	limit := max(1, l.srv.o.IdleTimeout.Milliseconds())
 	for c := l.oldest; c != nil && l.nowMs-c.lastActiveMs >= limit; c = l.oldest {
 		if waiting := c.pipe.head != nil && !c.pipe.head.done; !waiting {
 			c.close(ErrIdle)

@@ -174,14 +174,16 @@ func (c *netConn) handshake() error {
 func (c *netConn) read() error {
 	r := bufio.NewReaderSize(c.nc, netReadBuffer)
 	for c.waitMayRead() {
-		// Limits may be reached while this connection waits for its peer, so look again when there is a header. An error
-		// comes back in readFrame.
-		if _, err := r.Peek(frameHeaderSize); err == nil && !c.waitMayRead() {
+		// Limits may be reached while this connection waits for its peer, so look again when there is a header.
+		if _, err := r.Peek(frameHeaderSize); err != nil {
+			return c.readFailed(err, r.Buffered() > 0)
+		}
+		if !c.waitMayRead() {
 			return nil
 		}
 		frame, err := c.readFrame(r)
 		if err != nil {
-			return c.readFailed(err)
+			return c.readFailed(err, true)
 		}
 		if err := c.deliver(frame); err != nil {
 			return err
@@ -190,15 +192,16 @@ func (c *netConn) read() error {
 	return nil
 }
 
-// readFailed tells an end of input, after which answers are still sent (nil), from a failure.
-func (c *netConn) readFailed(err error) error {
+// readFailed tells an end of input, after which answers are still sent (nil), from a failure. midFrame: part of a frame was
+// read.
+func (c *netConn) readFailed(err error, midFrame bool) error {
 	c.mu.Lock()
 	ended := c.endedLocked() // then err is the deadline of drain or the end that finishes the connection
 	c.mu.Unlock()
 	if ended {
 		return nil
 	}
-	if err == io.EOF && c.framer.midFrame() {
+	if err == io.EOF && midFrame {
 		err = io.ErrUnexpectedEOF
 	}
 	if err != io.EOF && err != io.ErrUnexpectedEOF {
@@ -295,11 +298,10 @@ func (c *netConn) tick(nowMs int64) {
 	halfClosed := c.mu.inputEnded != nil && c.mu.inputEnded != ErrServerClosed
 	late := halfClosed && nowMs-c.mu.halfClosedMs >= o.HalfCloseTimeout.Milliseconds()
 	c.mu.Unlock()
-	limit := o.IdleTimeout.Milliseconds()
 	switch {
 	case late:
 		c.fail(ErrHalfClosed)
-	case limit >= 0 && !waiting && nowMs-c.lastActiveMs.Load() >= limit:
+	case o.IdleTimeout >= 0 && !waiting && nowMs-c.lastActiveMs.Load() >= o.IdleTimeout.Milliseconds():
 		c.fail(ErrIdle)
 	}
 }

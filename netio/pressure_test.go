@@ -207,7 +207,7 @@ func TestLongFrameTakesMemoryAsItArrives(t *testing.T) {
 	forEachDriver(t, func(t *testing.T, d driver) {
 		s := start(t, d.options(Options{Handler: newTestHandler(echo)}))
 		c := dial(t, d, s)
-		p := pattern(40 << 20)
+		p := pattern(20 << 20) // grows twice
 		b := frameOf(p)
 		c.raw(b[:5])
 		eventually(t, "the frame to begin", func() bool { return s.Stats().FrameBytes > 0 })

@@ -222,6 +222,8 @@ func (c *epollConn) sendRange(budget int) (int, error) {
 			continue
 		case n > 0:
 			return n, nil // EAGAIN, if it is that, comes with the next try
+		case err == unix.EINVAL || err == unix.ENOSYS: // a file system without splice
+			return c.copyRange(file, off, min(left, len(c.loop.scratch)))
 		case err != nil:
 			return 0, sendfileError(err)
 		}
@@ -236,7 +238,7 @@ func sendfileError(err error) error {
 	return os.NewSyscallError("sendfile", err)
 }
 
-// copyRange is sendRange for a file without a descriptor.
+// copyRange is sendRange for a file without a descriptor, or one that sendfile does not take.
 func (c *epollConn) copyRange(file FileRef, off int64, n int) (int, error) {
 	b, err := c.inline(file, off, n)
 	if err != nil {
