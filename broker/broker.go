@@ -183,7 +183,7 @@ func (b *Broker) open(o *Options, cfg *config.Broker) (err error) {
 		return err
 	}
 	b.meta, err = metadata.Open(metadata.Options{
-		Engine: b.engine, NodeID: cfg.NodeID, Config: b.config, Now: o.Now, Logger: o.Logger,
+		Engine: b.engine, FS: o.FS, NodeID: cfg.NodeID, Config: b.config, Now: o.Now, Logger: o.Logger,
 		Rand: mathrand.New(mathrand.NewPCG(mathrand.Uint64(), mathrand.Uint64())), SnapshotBytes: cfg.MetadataSnapshotMaxNewBytes,
 	})
 	if err != nil {
