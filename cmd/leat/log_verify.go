@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -90,25 +89,21 @@ func (v *verification) dir(dir string) error {
 	for _, e := range entries {
 		path := filepath.Join(dir, e.Name)
 		if e.IsDir {
-			err = v.dir(path)
-		} else {
-			err = v.file(path, e.Size)
+			if err := v.dir(path); err != nil {
+				return err
+			}
+			continue
 		}
-		if err != nil {
-			return err
-		}
+		v.file(path, e.Size)
 	}
 	return nil
 }
 
-func (v *verification) file(path string, size int64) error {
+func (v *verification) file(path string, size int64) {
 	v.tellProgress(path)
 	name := filepath.Base(path)
-	switch _, _, isSegment := segment.ParseFileName(name); {
-	case isSegment:
-		v.report.Files++
-		v.report.Bytes += size
-		return v.segmentFile(path)
+	_, _, isSegment := segment.ParseFileName(name)
+	switch {
 	case engine.IsSideFile(name):
 		v.report.Files++
 		v.report.Bytes += size
@@ -121,23 +116,25 @@ func (v *verification) file(path string, size int64) error {
 		if err := metadata.VerifySnapshotFile(v.fsys, path); err != nil {
 			v.found(path, -1, err.Error())
 		}
+	case isSegment:
+		v.report.Files++
+		v.report.Bytes += size
+		v.segmentFile(path)
 	case name != ".lock" && !strings.HasSuffix(name, ".tmp"):
 		v.report.Unchecked = append(v.report.Unchecked, path)
 	}
-	return nil
 }
 
-func (v *verification) segmentFile(path string) error {
+func (v *verification) segmentFile(path string) {
 	err := segment.Verify(v.fsys, path, !v.shallow, func(p segment.Problem) error {
 		if !p.Harmless() {
 			v.found(p.File, p.Pos, p.Kind.String()+": "+p.Msg)
 		}
 		return nil
 	})
-	if err != nil && !errors.Is(err, errors.ErrUnsupported) {
+	if err != nil {
 		v.found(path, -1, err.Error())
 	}
-	return nil
 }
 
 func (v *verification) found(file string, pos int64, problem string) {
