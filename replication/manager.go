@@ -1,6 +1,7 @@
 package replication
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -37,6 +38,9 @@ type Manager struct {
 // log, its configuration and its role before a subscriber after this one, or who asked for the change, hears of it. Call it
 // before the engine's background work is started, so that no log is ever looked at with a configuration that is not its own.
 func New(o Options) (*Manager, error) {
+	if o.Engine == nil || o.Metadata == nil {
+		return nil, errors.New("replication: Options need Engine and Metadata")
+	}
 	if o.Now == nil {
 		o.Now = func() int64 { return time.Now().UnixMilli() }
 	}
@@ -49,9 +53,7 @@ func New(o Options) (*Manager, error) {
 	m := &Manager{o: o}
 	m.byName.init()
 	m.byID.init()
-	if err := m.setStraysAside(o.Metadata.Image()); err != nil {
-		return nil, err
-	}
+	m.setStraysAside(o.Metadata.Image())
 	first := true
 	o.Metadata.Subscribe(func(prev, next *metadata.Image, d *metadata.Delta) {
 		m.follow(next, d, first)
@@ -188,14 +190,42 @@ func (u *topicUpdate) partitions(numbers []int32) {
 	for len(list) < len(u.topic.Partitions) {
 		list = append(list, nil)
 	}
+	u.openMissing(list, numbers)
 	here := false
-	for n := range list {
-		if _, named := slices.BinarySearch(numbers, int32(n)); named || numbers == nil {
-			list[n] = u.partition(list[n], int32(n))
+	for n, p := range list {
+		if p != nil && named(numbers, n) {
+			u.update(p, &u.topic.Partitions[n])
 		}
-		here = here || list[n] != nil
+		here = here || p != nil
 	}
 	u.publish(list, here)
+}
+
+// named says whether the sorted numbers hold n; nil holds all.
+func named(numbers []int32, n int) bool {
+	_, ok := slices.BinarySearch(numbers, int32(n))
+	return ok || numbers == nil
+}
+
+// logOpenersMax is how many logs of a topic are made at once: each is a few syncs of directories, which the file system can
+// do together.
+const logOpenersMax = 16
+
+// openMissing makes the partitions that are new on this node.
+func (u *topicUpdate) openMissing(list []*Partition, numbers []int32) {
+	var openers sync.WaitGroup
+	slots := make(chan struct{}, logOpenersMax)
+	for n := range u.topic.Partitions {
+		if list[n] != nil || !named(numbers, n) || !slices.Contains(u.topic.Partitions[n].Replicas, u.m.o.NodeID) {
+			continue
+		}
+		slots <- struct{}{}
+		openers.Go(func() {
+			list[n] = u.open(int32(n), &u.topic.Partitions[n])
+			<-slots
+		})
+	}
+	openers.Wait()
 }
 
 // publish makes the partitions found. A topic is found by name and by id through the same list.
@@ -214,21 +244,19 @@ func (u *topicUpdate) publish(list []*Partition, here bool) {
 	}
 }
 
-// partition brings one partition in line, creating it when it is new here; nil when it is not on this node.
-func (u *topicUpdate) partition(p *Partition, n int32) *Partition {
-	meta := &u.topic.Partitions[n]
-	if !slices.Contains(meta.Replicas, u.m.o.NodeID) {
-		return p
-	}
-	if p == nil {
-		log, err := u.openLog(n, meta)
-		p = newPartition(log, u.topic.ID, n, u.m.o.NodeID, u.m.o.Now, &u.m.timers, err)
-	} else if p.log != nil {
+// open makes a partition that is new here.
+func (u *topicUpdate) open(n int32, meta *metadata.Partition) *Partition {
+	log, err := u.openLog(n, meta)
+	return newPartition(log, u.topic.ID, n, u.m.o.NodeID, u.m.o.Now, &u.m.timers, err)
+}
+
+// update brings the configuration and the role of a partition in line. One that has left this node follows.
+func (u *topicUpdate) update(p *Partition, meta *metadata.Partition) {
+	if p.log != nil {
 		p.log.SetConfig(u.cfg)
 	}
 	p.assign(assignment{leads: u.alive && meta.Leader == u.m.o.NodeID, epoch: meta.LeaderEpoch, replicas: meta.Replicas, isr: meta.ISR,
 		minISR: u.cfg.MinInsyncReplicas, caching: u.cfg.WriteCaching})
-	return p
 }
 
 // openLog opens or creates the partition's log. A partition that has been led before and has no log has lost it: it stays out

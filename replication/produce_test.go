@@ -6,6 +6,7 @@ import (
 
 	"github.com/leatmq/leat/engine"
 	"github.com/leatmq/leat/internal/vfs"
+	"github.com/leatmq/leat/record"
 )
 
 // TestAcks: acks 0 and 1 are answered when the batch is written, acks all when it is flushed.
@@ -265,6 +266,7 @@ func BenchmarkProduce(b *testing.B) {
 				if r.Err != nil {
 					b.Fatal(r.Err)
 				}
+				record.Batch(r.Batch).SetBaseOffset(0) // the engine patched it
 				p.Produce(r)
 			}
 			for range cap(s.done) {

@@ -13,8 +13,8 @@ import (
 // the stop came between the decision and the deletion. Any other log that the metadata does not place here is a stray. Nobody
 // knows whether its topic is gone or the metadata has lost it, so it is never deleted (B-A11): its directory is renamed, which
 // keeps it from retention and from a topic of the same name, and people are told. A mistake of this function must be
-// visible, not fatal (B-A16).
-func (m *Manager) setStraysAside(image *metadata.Image) error {
+// visible, not fatal (B-A16). What cannot be renamed is out of the engine's sight all the same, and is found by the next start.
+func (m *Manager) setStraysAside(image *metadata.Image) {
 	for _, l := range m.o.Engine.Logs() {
 		tp := l.TP()
 		if tp.Topic == metadata.MetadataTopic || m.belongs(image, l) {
@@ -28,12 +28,12 @@ func (m *Manager) setStraysAside(image *metadata.Image) error {
 		}
 		path, err := m.o.Engine.SetAside(tp)
 		if err != nil {
-			return fmt.Errorf("replication: %s is on disk but not in the metadata, and could not be set aside: %w", tp, err)
+			m.o.Logger.Error("a partition on disk is not in the cluster metadata, and could not be set aside", "partition", tp.String(), "error", err)
+			continue
 		}
 		m.o.Logger.Error("a partition on disk is not in the cluster metadata: it was set aside, nothing was deleted. "+
 			"If the topic is gone for good, delete the directory", "partition", tp.String(), "topic_id", fmt.Sprintf("%x", l.TopicID()), "dir", path)
 	}
-	return nil
 }
 
 // belongs says whether the metadata places this very log on this node. A log without an id was being created when the process
