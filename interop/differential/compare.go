@@ -3,6 +3,7 @@ package differential
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -39,19 +40,54 @@ func compareStep(script string, want, got Step) []Difference {
 		return []Difference{{script, want.Label, "outcome", outcome(w), outcome(g)}}
 	}
 	var out []Difference
+	missing := map[string]bool{} // array elements already told
 	for _, f := range want.Fields {
 		if v, ok := g[f.path]; !ok {
-			out = append(out, Difference{script, want.Label, f.path, f.value, "(absent)"})
+			if e := missingElement(f.path, got.Fields); !missing[e] && !arrayGone(e, g) {
+				missing[e] = true
+				out = append(out, Difference{script, want.Label, e, presence(e, f), "(absent)"})
+			}
 		} else if v != f.value {
 			out = append(out, Difference{script, want.Label, f.path, f.value, v})
 		}
 	}
 	for _, f := range got.Fields {
-		if _, ok := w[f.path]; !ok {
-			out = append(out, Difference{script, want.Label, f.path, "(absent)", f.value})
+		if _, ok := w[f.path]; ok {
+			continue
+		}
+		if e := missingElement(f.path, want.Fields); !missing[e] && !arrayGone(e, w) {
+			missing[e] = true
+			out = append(out, Difference{script, want.Label, e, "(absent)", presence(e, f)})
 		}
 	}
 	return out
+}
+
+// missingElement shortens the path of an absent field to the array element around it that is absent as a whole.
+func missingElement(path string, other fields) string {
+	for i, c := range path {
+		if c == ']' && !slices.ContainsFunc(other, func(f field) bool { return strings.HasPrefix(f.path, path[:i+1]) }) {
+			return path[:i+1]
+		}
+	}
+	return path
+}
+
+// arrayGone tells whether the array of an element is empty or null on the other side: its length tells the difference.
+func arrayGone(element string, other map[string]string) bool {
+	i := strings.LastIndexByte(element, '[')
+	if !strings.HasSuffix(element, "]") || i < 0 {
+		return false
+	}
+	return other[element[:i]+".len"] == "0" || other[element[:i]] == "null"
+}
+
+// presence is what stands for an element, or the field itself, on the side that has it.
+func presence(element string, f field) string {
+	if element == f.path {
+		return f.value
+	}
+	return "(present)"
 }
 
 func index(f fields) map[string]string {

@@ -123,24 +123,45 @@ func writeReport(t *testing.T) {
 	if *report == "" {
 		return
 	}
-	slices.SortStableFunc(found.list, func(a, b Difference) int { return cmp.Compare(a.Script, b.Script) })
-	var b strings.Builder
-	fmt.Fprintf(&b, "# Differences from Kafka 4.4.0\n\n%d scripts, %d open differences.\n", len(Scripts()), len(found.list))
-	api, script := "", ""
-	for _, d := range found.list {
-		if a := (Script{ID: d.Script}).API(); a != api {
-			api = a
-			fmt.Fprintf(&b, "\n## %s\n", api)
-		}
-		if d.Script != script {
-			script = d.Script
-			fmt.Fprintf(&b, "\n### %s\n\n| step | field | Kafka | leat |\n| --- | --- | --- | --- |\n", script)
-		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", cell(d.Step), cell(d.Path), cell(d.Want), cell(d.Got))
-	}
-	if err := os.WriteFile(*report, []byte(b.String()), 0o644); err != nil {
+	text := differencesMarkdown(found.list)
+	if err := os.WriteFile(*report, []byte(text), 0o644); err != nil {
 		t.Error(err)
 	}
+}
+
+// differencesMarkdown groups differences by API and script; equal ones of several steps share a row.
+func differencesMarkdown(list []Difference) string {
+	slices.SortStableFunc(list, func(a, b Difference) int { return cmp.Compare(a.Script, b.Script) })
+	var b strings.Builder
+	fmt.Fprintf(&b, "# Differences from Kafka 4.4.0\n\n%d scripts, %d open differences.\n", len(Scripts()), len(list))
+	for i := 0; i < len(list); {
+		script := list[i].Script
+		if api := (Script{ID: script}).API(); i == 0 || api != (Script{ID: list[i-1].Script}).API() {
+			fmt.Fprintf(&b, "\n## %s\n", api)
+		}
+		fmt.Fprintf(&b, "\n### %s\n\n| steps | field | Kafka | leat |\n| --- | --- | --- | --- |\n", script)
+		steps := map[Difference][]string{}
+		var rows []Difference
+		for ; i < len(list) && list[i].Script == script; i++ {
+			d := list[i]
+			d.Step = ""
+			if steps[d] == nil {
+				rows = append(rows, d)
+			}
+			steps[d] = append(steps[d], list[i].Step)
+		}
+		for _, d := range rows {
+			fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", cell(summary(steps[d])), cell(d.Path), cell(d.Want), cell(d.Got))
+		}
+	}
+	return b.String()
+}
+
+func summary(steps []string) string {
+	if len(steps) > 3 {
+		return fmt.Sprintf("%s, %s, ... (%d)", steps[0], steps[1], len(steps))
+	}
+	return strings.Join(steps, ", ")
 }
 
 func cell(s string) string { return "`" + strings.ReplaceAll(s, "|", "\\|") + "`" }

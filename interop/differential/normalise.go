@@ -3,8 +3,10 @@ package differential
 import (
 	"encoding/base64"
 	"fmt"
+	"maps"
 	"net"
 	"reflect"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -35,7 +37,7 @@ type normaliser struct {
 	topics    map[[16]byte]string
 	producers map[int64]string
 	unknown   map[[16]byte]string
-	others    bool // keep array elements of topics that are not this run's
+	onlyOwn   bool // the question was for all topics: those of other runs are left out of the answer
 }
 
 func newNormaliser(prefix, addr string) *normaliser {
@@ -91,11 +93,17 @@ func (n *normaliser) id(id [16]byte) string {
 	return n.unknown[id]
 }
 
-// learn notes the topic ids that an answer tells together with names.
+// learn notes the topic ids that an answer tells together with names. A topic that was made again gets another mark.
 func (n *normaliser) learn(name *string, id [16]byte) {
-	if name != nil && id != ([16]byte{}) {
-		n.topics[id] = strings.ReplaceAll(*name, n.prefix, "$")
+	if name == nil || *name == "" || id == ([16]byte{}) || n.topics[id] != "" {
+		return
 	}
+	short := strings.ReplaceAll(*name, n.prefix, "$")
+	mark := short
+	for i := 2; slices.Contains(slices.Collect(maps.Values(n.topics)), mark); i++ {
+		mark = fmt.Sprintf("%s#%d", short, i)
+	}
+	n.topics[id] = mark
 }
 
 var (
@@ -195,13 +203,15 @@ func (n *normaliser) walkSlice(path string, v reflect.Value, out *fields) {
 	var es []element
 	for i := range v.Len() {
 		e := v.Index(i)
-		if name := nameOf(e); !n.others && name != nil && !strings.HasPrefix(*name, n.prefix) && strings.HasPrefix(*name, topicMark) {
-			continue // another script's
-		}
-		if name := nameOf(e); !n.others && name != nil && strings.HasPrefix(*name, "__") {
+		if name := nameOf(e); n.onlyOwn && name != nil && !strings.HasPrefix(*name, n.prefix) {
 			continue
 		}
-		es = append(es, element{n.elementKey(e), e})
+		key := n.elementKey(e)
+		if i := slices.IndexFunc(es, func(o element) bool { return o.key == key }); i >= 0 && mergeable(e) {
+			es[i].v = merged(es[i].v, e)
+			continue
+		}
+		es = append(es, element{key, e})
 	}
 	sort.SliceStable(es, func(i, j int) bool { return es[i].key < es[j].key })
 	out.add(path+".len", fmt.Sprint(len(es)))
@@ -214,6 +224,22 @@ func (n *normaliser) walkSlice(path string, v reflect.Value, out *fields) {
 		}
 		n.walk(fmt.Sprintf("%s[%s]", path, key), e.v, out)
 	}
+}
+
+// mergeable tells whether elements of one topic may be put together: whether an answer has one entry for a topic or
+// several is for the broker to choose.
+func mergeable(v reflect.Value) bool {
+	p := v.FieldByName("Partitions")
+	return p.IsValid() && p.Kind() == reflect.Slice && p.Type().Elem().Kind() == reflect.Struct && !v.FieldByName("ErrorCode").IsValid()
+}
+
+// merged is a copy of a with b's partitions behind its own.
+func merged(a, b reflect.Value) reflect.Value {
+	m := reflect.New(a.Type()).Elem()
+	m.Set(a)
+	m.FieldByName("Partitions").Set(reflect.AppendSlice(reflect.MakeSlice(a.FieldByName("Partitions").Type(), 0, 0), a.FieldByName("Partitions")))
+	m.FieldByName("Partitions").Set(reflect.AppendSlice(m.FieldByName("Partitions"), b.FieldByName("Partitions")))
+	return m
 }
 
 func (n *normaliser) elementKey(v reflect.Value) string {

@@ -185,12 +185,24 @@ func (s *S) receive(limit time.Duration, label string, req kmsg.Request, corr in
 		s.record(label, fields{{"outcome", "undecodable: " + err.Error()}})
 		return nil
 	}
+	s.n.onlyOwn = asksForAll(req)
 	f := s.n.flatten(resp)
 	if again := resp.AppendTo(nil); string(again) != string(body) {
 		f.add("encoding", "not the canonical one")
 	}
 	s.record(label, f)
 	return resp
+}
+
+// asksForAll tells whether a request is about all topics rather than named ones.
+func asksForAll(req kmsg.Request) bool {
+	switch r := req.(type) {
+	case *kmsg.MetadataRequest:
+		return r.Topics == nil || r.Version == 0 && len(r.Topics) == 0
+	case *kmsg.DescribeLogDirsRequest:
+		return r.Topics == nil
+	}
+	return false
 }
 
 // decode reads the body; an ApiVersions answer with error 35 is always in version 0.
@@ -363,6 +375,14 @@ func (s *S) put(t topic, p int32, b *batch) int64 {
 		s.abort("put on %s-%d: %s", t.name, p, errorName(r.ErrorCode))
 	}
 	return resp.Topics[0].Partitions[0].BaseOffset
+}
+
+// awaitEnd waits until a partition's readable end is at an offset: what was sent with acks 0 or 1 need not be readable
+// when the answer comes.
+func (s *S) awaitEnd(t topic, p int32, end int64) {
+	s.until(fmt.Sprintf("end %d", end), func() bool {
+		return s.quiet(4, listOf(latest(t, p))).(*kmsg.ListOffsetsResponse).Topics[0].Partitions[0].Offset == end
+	})
 }
 
 // drop deletes a topic and waits until nobody knows it.

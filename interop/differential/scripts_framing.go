@@ -260,7 +260,7 @@ var framingScripts = append(perAPI(), []Script{
 	}},
 	{"Framing/unfinished-frame", func(s *S) {
 		s.rawWithin(400*time.Millisecond, "half a request", []byte{0, 0, 0, 50, 0, 18, 0, 0}, kmsg.NewPtrApiVersionsRequest())
-		s.do("another connection", 0, apiVersionsOf("", ""))
+		s.do("another connection", 9, metadataOf())
 	}},
 }...)
 

@@ -45,6 +45,7 @@ var produceScripts = []Script{
 		for _, v := range []int16{3, 7, 9, 12, 13} {
 			s.silent("produce", v, produceOf(0, on(t, 0, newBatch(kv("a", "b")).bytes())))
 		}
+		s.awaitEnd(t, 0, 5)
 		s.look(t, 0)
 	}},
 	{"Produce/acks-0-errors", func(s *S) {
@@ -55,6 +56,7 @@ var produceScripts = []Script{
 		s.silent("unknown partition", 7, produceOf(0, on(t, 9, newBatch(kv("a", "b")).bytes())))
 		s.silent("bad crc", 9, produceOf(0, on(t, 0, bad)))
 		s.silent("good and bad", 9, produceOf(0, on(t, 0, newBatch(kv("a", "b")).bytes()), on(t, 1, bad)))
+		s.awaitEnd(t, 0, 1)
 		s.look(t, 0)
 	}},
 	{"Produce/acks-0-no-topics", func(s *S) {
@@ -255,6 +257,7 @@ var produceScripts = []Script{
 			}
 			s.do(fmt.Sprintf("acks %d", acks), 9, produceOf(acks, on(t, 0, newBatch(kv("a", "b")).bytes())))
 		}
+		s.awaitEnd(t, 0, 3)
 		s.look(t, 0)
 	}},
 	{"Produce/timeout-0", func(s *S) {
