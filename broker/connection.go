@@ -7,13 +7,18 @@ import (
 )
 
 // connection is what the broker knows about one client connection.
+//
+// Order: a request that needs a worker runs when the appends of all earlier Produce requests are done, and later requests wait until it is done. So
+// topics, configs and the ends of logs change in the order in which the client asked.
 type connection struct {
 	conn netio.Conn
 	mu   struct {
 		sync.Mutex
-		busy    bool       // a request runs on a worker
-		waiting []*request // came meanwhile; at most netio.Options.MaxInFlight
-		parked  map[*fetchOp]struct{}
+		appending int        // Produce requests whose batches are not all in their logs
+		busy      bool       // a request runs on a worker, or waits to
+		held      bool       // busy, and waiting[0] waits for appending to be 0
+		waiting   []*request // came meanwhile; at most netio.Options.MaxInFlight
+		parked    map[*fetchOp]struct{}
 	}
 }
 
@@ -66,32 +71,65 @@ func (b *Broker) connection(c netio.Conn) *connection {
 // admit decides where a new request runs: true means here and now; else it has been queued, behind an earlier request or for a worker.
 func (c *connection) admit(b *Broker, r *request) bool {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.mu.busy {
-		c.mu.waiting = append(c.mu.waiting, r)
-		return false
-	}
-	if r.how.worker == nil || !r.how.worker(b, r) {
+	if !c.mu.busy && !r.needsWorker(b) {
+		c.mu.Unlock()
 		return true
 	}
+	first := !c.mu.busy && c.mu.appending == 0
+	if !first {
+		c.mu.held = c.mu.held || !c.mu.busy
+		c.mu.waiting = append(c.mu.waiting, r)
+	}
 	c.mu.busy = true
-	if !b.requests.submit(func() { b.runOnWorker(r) }) {
-		r.call.Complete(netio.Response{None: true, Close: true}) // the broker has stopped
+	c.mu.Unlock()
+	if first {
+		b.submit(r)
 	}
 	return false
 }
 
-// nextWaiting takes the oldest waiting request; without one the connection is not busy any more.
-func (c *connection) nextWaiting() *request {
+// nextWaiting takes the oldest waiting request, unless that must wait for appends. When nothing waits the connection is not busy any more.
+func (c *connection) nextWaiting(b *Broker) *request {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.mu.waiting) == 0 {
+	switch {
+	case len(c.mu.waiting) == 0:
 		c.mu.busy = false
 		return nil
+	case c.mu.appending > 0 && c.mu.waiting[0].needsWorker(b):
+		c.mu.held = true
+		return nil
 	}
+	return c.popWaitingLocked()
+}
+
+func (c *connection) popWaitingLocked() *request {
 	r := c.mu.waiting[0]
-	c.mu.waiting = append(c.mu.waiting[:0], c.mu.waiting[1:]...)
+	n := copy(c.mu.waiting, c.mu.waiting[1:])
+	c.mu.waiting[n] = nil
+	c.mu.waiting = c.mu.waiting[:n]
 	return r
+}
+
+// beginAppends and endAppends enclose the time in which a Produce request has batches on their way to their logs.
+func (c *connection) beginAppends() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.mu.appending++
+}
+
+func (c *connection) endAppends(b *Broker) {
+	c.mu.Lock()
+	c.mu.appending--
+	var r *request
+	if c.mu.appending == 0 && c.mu.held {
+		c.mu.held = false
+		r = c.popWaitingLocked()
+	}
+	c.mu.Unlock()
+	if r != nil {
+		b.submit(r)
+	}
 }
 
 // park and unpark keep the fetches that must be woken when the connection goes.

@@ -122,6 +122,9 @@ func (b *Broker) refuse(r *request, err error) {
 	r.call.Complete(netio.Response{None: true, Close: true})
 }
 
+// needsWorker tells whether the request may wait or write.
+func (r *request) needsWorker(b *Broker) bool { return r.how.worker != nil && r.how.worker(b, r) }
+
 // run answers a request where it belongs. It is called on the loop, or on the worker that the connection's earlier request ran on.
 func (b *Broker) run(r *request) {
 	if r.how.start != nil {
@@ -131,25 +134,30 @@ func (b *Broker) run(r *request) {
 	r.reply(r.how.answer(b, r))
 }
 
-// runOnWorker runs a request and then those of its connection that came meanwhile.
-func (b *Broker) runOnWorker(r *request) {
-	conn := r.conn
-	for r != nil {
-		b.runSafely(r)
-		r = conn.nextWaiting()
+// submit hands a request to a worker, which then runs those of its connection that come meanwhile.
+func (b *Broker) submit(r *request) {
+	if !b.requests.submit(func() { b.runOnWorker(r) }) {
+		r.call.Complete(netio.Response{None: true, Close: true}) // the broker has stopped
 	}
 }
 
-// runSafely closes the connection of a request whose handler panics, as netio does on the loop.
-func (b *Broker) runSafely(r *request) {
-	call := r.call
+func (b *Broker) runOnWorker(r *request) {
+	conn := r.conn
+	for r != nil {
+		b.safely(r.call, func() { b.run(r) })
+		r = conn.nextWaiting(b)
+	}
+}
+
+// safely closes the connection of a request whose handling panics on a worker, as netio does on the loop.
+func (b *Broker) safely(call *netio.Call, handle func()) {
 	defer func() {
 		if p := recover(); p != nil {
 			b.log.Error("BUG: a request handler panicked; its connection is closed", "client", call.Conn.RemoteAddr(), "panic", p, "stack", string(debug.Stack()))
 			call.Complete(netio.Response{None: true, Close: true})
 		}
 	}()
-	b.run(r)
+	handle()
 }
 
 // reply completes the call with a message.

@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -26,8 +27,9 @@ type fetchTarget struct {
 	key              fetchKey
 	offset           int64
 	maxBytes         int32
-	leaderEpoch      int32 // the client's belief; -1 = none
-	lastFetchedEpoch int32 // -1 = none
+	leaderEpoch      int32  // the client's belief; -1 = none
+	lastFetchedEpoch int32  // -1 = none
+	name             string // in a session: the topic that key.id was when it was first seen
 }
 
 // fetchPart is one partition of a request on its way to its answer.
@@ -69,9 +71,10 @@ type fetchOp struct {
 	deadline  time.Time
 	changes   []fetchTarget // what the request names
 	parts     []fetchPart
-	session   *fetchSession // nil: none
-	newOne    bool          // a full request: a session may be made for it
-	partial   bool          // an incremental one: only news are answered
+	index     map[fetchKey]int // of parts, while there are many and they are being collected
+	session   *fetchSession    // nil: none
+	newOne    bool             // a full request: a session may be made for it
+	partial   bool             // an incremental one: only news are answered
 
 	parking fetchParking
 
@@ -110,7 +113,9 @@ func (op *fetchOp) openSession() protocol.Code {
 	for t := range req.Topics {
 		topic := &req.Topics[t]
 		for p := range topic.Partitions {
-			op.changes = append(op.changes, target(version, topic, &topic.Partitions[p]))
+			f := target(version, topic, &topic.Partitions[p])
+			f.name = op.topicName(&f)
+			op.changes = append(op.changes, f)
 		}
 	}
 	if version < 7 || req.SessionEpoch == initialEpoch || req.SessionEpoch == finalEpoch {
@@ -163,20 +168,35 @@ func target(version int16, t *kmsg.FetchRequestTopic, p *kmsg.FetchRequestTopicP
 
 // addTarget adds a partition of a request without a session; named twice, the last one wins.
 func (op *fetchOp) addTarget(t *fetchTarget) {
-	for i := range op.parts {
-		if op.parts[i].key == t.key {
-			op.parts[i].fetchTarget = *t
-			return
-		}
-		if len(op.parts) > maxScannedParts {
-			break
-		}
+	if i := op.indexOf(&t.key); i >= 0 {
+		op.parts[i].fetchTarget = *t
+		return
 	}
 	op.addPart(*t)
+	if op.index != nil {
+		op.index[t.key] = len(op.parts) - 1
+	}
 }
 
-// maxScannedParts is up to how many partitions a request is searched for doubles, which no client sends. Above it a double is answered twice.
-const maxScannedParts = 64
+// maxScanned is up to how many partitions of a request are searched one by one.
+const maxScanned = 32
+
+// indexOf finds the part of a partition, -1 if there is none.
+func (op *fetchOp) indexOf(key *fetchKey) int {
+	if len(op.parts) <= maxScanned {
+		return slices.IndexFunc(op.parts, func(p fetchPart) bool { return p.key == *key })
+	}
+	if op.index == nil {
+		op.index = make(map[fetchKey]int, 4*maxScanned)
+		for i := range op.parts {
+			op.index[op.parts[i].key] = i
+		}
+	}
+	if i, ok := op.index[*key]; ok {
+		return i
+	}
+	return -1
+}
 
 func (op *fetchOp) addPart(t fetchTarget) {
 	op.parts = append(op.parts, fetchPart{fetchTarget: t})
@@ -185,6 +205,7 @@ func (op *fetchOp) addPart(t fetchTarget) {
 func (op *fetchOp) clearParts() {
 	clear(op.parts)
 	op.parts = op.parts[:0]
+	op.index = nil
 }
 
 // attempt reads every partition and answers, parks, or goes to a disk worker because it would have to wait for the disk.
@@ -196,7 +217,7 @@ func (op *fetchOp) attempt(onLoop bool) {
 			return
 		case fetchCold:
 			op.releaseAll()
-			if !op.b.disk.submit(func() { op.attempt(false) }) {
+			if !op.b.disk.submit(func() { op.b.safely(op.r.call, func() { op.attempt(false) }) }) {
 				op.fail(protocol.NotLeaderOrFollower)
 			}
 			return
@@ -218,7 +239,7 @@ const (
 )
 
 func (op *fetchOp) read(onLoop bool) fetchState {
-	total, here, failed := 0, 0, false
+	total, here, failed, more := 0, 0, false, false
 	for i := range op.parts {
 		part := &op.parts[i]
 		if onLoop && op.cold(part) {
@@ -232,21 +253,31 @@ func (op *fetchOp) read(onLoop bool) fetchState {
 			warm(&part.data)
 		}
 		total += part.size()
+		more = more || op.endsEarly(part)
 		if !part.noNode {
 			here++
 		}
 		failed = failed || part.code != protocol.None && !part.noNode || part.diverges()
 	}
-	if failed || here == 0 || total >= op.minBytes || op.over() {
+	if failed || more || here == 0 || total >= op.minBytes || op.over() {
 		return fetchReady
 	}
 	return fetchShort
 }
 
+// endsEarly tells that there is more to read behind the part's segment: waiting would not make this part longer.
+func (op *fetchOp) endsEarly(part *fetchPart) bool {
+	end := part.hw
+	if op.committed {
+		end = part.lso
+	}
+	return part.size() > 0 && part.data.Seg.NextOffset() < end
+}
+
 // cold tells that finding the part's bytes may need the disk.
 func (op *fetchOp) cold(part *fetchPart) bool {
 	part.partition = op.find(part)
-	return part.partition != nil && !part.partition.Log().Hot(part.offset)
+	return part.partition != nil && part.partition.Log() != nil && !part.partition.Log().Hot(part.offset)
 }
 
 // over tells that the request must not wait (any longer).
@@ -268,6 +299,10 @@ func (op *fetchOp) readPart(part *fetchPart, limit int, minOne bool) {
 	part.diverging = protocol.EpochEnd{Epoch: -1, EndOffset: -1}
 	if part.partition = op.find(part); part.partition == nil {
 		part.code, part.noNode = op.unknown(part), true
+		return
+	}
+	if op.req.ReplicaID >= 0 || op.req.ReplicaState.ID >= 0 { // no follower is known to this node: one replica
+		part.code = protocol.NotLeaderOrFollower
 		return
 	}
 	if err := part.partition.Check(part.leaderEpoch); err != nil {
@@ -302,13 +337,16 @@ func (op *fetchOp) diverged(part *fetchPart) bool {
 
 // unknown is the code for a partition that is not on this node.
 func (op *fetchOp) unknown(part *fetchPart) protocol.Code {
-	if op.r.header.Version < 13 {
+	image := op.b.meta.Image()
+	switch {
+	case op.r.header.Version < 13 || image.TopicByID(part.key.id) != nil:
 		return protocol.UnknownTopicOrPartition
+	case part.name == "":
+		return protocol.UnknownTopicID
+	case image.Topic(part.name) != nil: // the session knew the topic by this id: now the name has another one
+		return protocol.InconsistentTopicID
 	}
-	if op.b.meta.Image().TopicByID(part.key.id) != nil {
-		return protocol.UnknownTopicOrPartition
-	}
-	return protocol.UnknownTopicID
+	return protocol.UnknownTopicOrPartition
 }
 
 // warm reads a range into the page cache, so that the loop that sends it does not wait for the disk (R16).

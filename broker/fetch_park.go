@@ -16,7 +16,8 @@ import (
 //	parked --wake()----> idle, and attempt runs on a disk worker
 //
 // A wake may come late, for an earlier wait or even for an earlier request (the op is reused): it makes the op look once more than needed, which is
-// harmless, for every look checks everything.
+// harmless, for every look checks everything. A waiter whose wake is still on its way, though, is in a list of the partition that wakes it, and must
+// not be parked again: the op leaves it behind and takes another.
 
 type parkState uint8
 
@@ -28,7 +29,7 @@ const (
 
 // fetchParking is the waiting side of a fetchOp.
 type fetchParking struct {
-	waiters []replication.Waiter // one per part, in the order of the parts
+	waiters []*fetchWaiter // one per part, in the order of the parts; none is in anybody's list while the op is idle
 	on      []*replication.Partition
 	timer   *time.Timer
 	mu      struct {
@@ -37,6 +38,23 @@ type fetchParking struct {
 		woken bool
 	}
 }
+
+// fetchWaiter waits for one partition.
+type fetchWaiter struct {
+	replication.Waiter
+	op    *fetchOp
+	waits bool // Await took it; the op's alone
+	woken bool // Wake has run since; guarded by fetchParking.mu
+}
+
+func newFetchWaiter(op *fetchOp) *fetchWaiter {
+	w := &fetchWaiter{op: op}
+	w.Init(w)
+	return w
+}
+
+// Wake is replication's upcall.
+func (w *fetchWaiter) Wake(*replication.Waiter) { w.op.wokenBy(w) }
 
 // park makes the op wait. It returns false when there is news already: the caller looks again.
 func (op *fetchOp) park() bool {
@@ -69,17 +87,17 @@ func (k *fetchParking) set(woken bool) {
 // register waits on every partition that is here for a high watermark above the one that was read. It returns false when one has moved already.
 func (op *fetchOp) register() bool {
 	k := &op.parking
-	if len(k.waiters) < len(op.parts) {
-		k.waiters = make([]replication.Waiter, len(op.parts))
-		for i := range k.waiters {
-			k.waiters[i].Init(op)
-		}
+	for len(k.waiters) < len(op.parts) {
+		k.waiters = append(k.waiters, newFetchWaiter(op))
 	}
 	k.on = k.on[:0]
 	for i := range op.parts {
-		p := op.parts[i].partition
+		p, w := op.parts[i].partition, k.waiters[i]
 		k.on = append(k.on, p)
-		if p != nil && !p.Await(&k.waiters[i], op.parts[i].hw) {
+		if p == nil {
+			continue
+		}
+		if w.waits = p.Await(&w.Waiter, op.parts[i].hw); !w.waits {
 			return false
 		}
 	}
@@ -92,12 +110,26 @@ func (op *fetchOp) unregister() {
 	k.timer.Stop()
 	op.r.conn.unpark(op)
 	for i, p := range k.on {
-		if p != nil {
-			p.Cancel(&k.waiters[i])
+		w := k.waiters[i]
+		if !w.waits {
+			continue
+		}
+		w.waits = false
+		if !p.Cancel(&w.Waiter) && !k.takeWoken(w) {
+			k.waiters[i] = newFetchWaiter(op)
 		}
 	}
 	clear(k.on)
 	k.on = k.on[:0]
+}
+
+// takeWoken tells whether a waiter's Wake has run, and makes it good for the next wait.
+func (k *fetchParking) takeWoken(w *fetchWaiter) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	woken := w.woken
+	w.woken = false
+	return woken
 }
 
 func (op *fetchOp) startTimer() {
@@ -110,13 +142,15 @@ func (op *fetchOp) startTimer() {
 	k.timer.Reset(wait)
 }
 
-// Wake is replication's upcall.
-func (op *fetchOp) Wake(*replication.Waiter) { op.wake() }
-
 // wake takes a parked op out and looks again on a disk worker. Any goroutine.
-func (op *fetchOp) wake() {
+func (op *fetchOp) wake() { op.wokenBy(nil) }
+
+func (op *fetchOp) wokenBy(w *fetchWaiter) {
 	k := &op.parking
 	k.mu.Lock()
+	if w != nil {
+		w.woken = true
+	}
 	parked := k.mu.state == parkParked
 	k.mu.woken = true
 	if parked {
@@ -130,6 +164,8 @@ func (op *fetchOp) wake() {
 
 // resume is the second look of an op that was parked.
 func (op *fetchOp) resume() {
-	op.unregister()
-	op.attempt(false)
+	op.b.safely(op.r.call, func() {
+		op.unregister()
+		op.attempt(false)
+	})
 }

@@ -61,11 +61,12 @@ func (b *Broker) missing(req *kmsg.MetadataRequest, byID bool) []string {
 	var names []string
 	image := b.meta.Image()
 	for _, t := range req.Topics {
-		if t.Topic != nil && image.Topic(*t.Topic) == nil && metadata.ValidateTopicName(*t.Topic) == nil && !slices.Contains(names, *t.Topic) {
+		if t.Topic != nil && image.Topic(*t.Topic) == nil && metadata.ValidateTopicName(*t.Topic) == nil {
 			names = append(names, *t.Topic)
 		}
 	}
-	return names
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // mayCreate tells, on the loop, that a request must run on a worker because it will create topics.
@@ -119,10 +120,11 @@ func (b *Broker) describeTopics(image *metadata.Image, req *kmsg.MetadataRequest
 		return all
 	}
 	answers := make([]kmsg.MetadataResponseTopic, 0, len(req.Topics))
-	named := map[string]bool{}
+	named, known := map[string]bool{}, map[[16]byte]bool{}
 	for _, q := range req.Topics {
 		if byID {
-			if q.TopicID != [16]byte{} {
+			if q.TopicID != [16]byte{} && !known[q.TopicID] {
+				known[q.TopicID] = true
 				answers = append(answers, b.describeTopicByID(image, req, q.TopicID))
 			}
 			continue
@@ -161,7 +163,7 @@ func newMetadataTopic(req *kmsg.MetadataRequest) kmsg.MetadataResponseTopic {
 	a.AuthorizedOperations = operationsNotWanted
 	a.Partitions = []kmsg.MetadataResponseTopicPartition{}
 	if req.IncludeTopicAuthorizedOperations {
-		a.AuthorizedOperations = 0
+		a.AuthorizedOperations = topicOperations
 	}
 	return a
 }
@@ -169,9 +171,6 @@ func newMetadataTopic(req *kmsg.MetadataRequest) kmsg.MetadataResponseTopic {
 func (b *Broker) describeTopic(image *metadata.Image, req *kmsg.MetadataRequest, t *metadata.Topic) kmsg.MetadataResponseTopic {
 	a := newMetadataTopic(req)
 	a.Topic, a.TopicID, a.IsInternal = &t.Name, t.ID, t.Internal
-	if req.IncludeTopicAuthorizedOperations {
-		a.AuthorizedOperations = topicOperations
-	}
 	a.Partitions = make([]kmsg.MetadataResponseTopicPartition, 0, len(t.Partitions))
 	for i := range t.Partitions {
 		p := &t.Partitions[i]
@@ -195,7 +194,7 @@ func (b *Broker) offline(image *metadata.Image, t *metadata.Topic, index int32) 
 		down := n == nil || n.Fenced
 		if id == b.nodeID {
 			p := b.repl.PartitionByID(t.ID, index)
-			down = down || p == nil || p.Log().Err() != nil
+			down = down || p == nil || p.Log() == nil || p.Log().Err() != nil
 		}
 		if down {
 			ids = append(ids, id)

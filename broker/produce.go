@@ -27,7 +27,8 @@ type produceOp struct {
 
 	req   protocol.ProduceRequest // aliases the frame: not to be looked into once appends have started
 	resp  protocol.ProduceResponse
-	items []produceItem // one per partition of the answer; not resized while appends are in flight
+	items []produceItem                  // one per partition of the answer; not resized while appends are in flight
+	index map[*replication.Partition]int // of items, while there are many and they are being collected
 
 	holders atomic.Int32 // appends that need the frame, and one while items are being started
 	pending atomic.Int32 // answers that are missing, and one while items are being started
@@ -43,6 +44,7 @@ type produceItem struct {
 	id        [16]byte
 	index     int32
 	newTopic  bool // begins a topic of the answer
+	malformed bool // not exactly one v2 batch by its header
 }
 
 func startProduce(b *Broker, r *request) {
@@ -60,22 +62,20 @@ func startProduce(b *Broker, r *request) {
 // collect makes the list of items and refuses what needs no log to be refused.
 func (op *produceOp) collect() {
 	op.items = op.items[:0]
-	transactional := false
-	first, last, ascending := 0, int32(-1), true
+	clear(op.index)
+	transactional, newTopic := false, false
 	for it := op.req.Partitions(); it.Next(); {
-		if it.NewTopic {
-			first, last, ascending = len(op.items), -1, true
+		newTopic = newTopic || it.NewTopic
+		partition := op.partitionOf(&it)
+		item := op.item(partition)
+		if item == nil {
+			item = op.newItem(partition, &it)
+			item.newTopic, newTopic = newTopic, false
 		}
-		ascending = ascending && it.Partition > last
-		last = it.Partition
-		item := op.item(first, it.Partition, ascending)
-		item.newTopic = item == &op.items[first]
-		item.code, item.text = protocol.None, ""
 		item.Batch = it.Records
 		if it.RecordsNull {
 			item.Batch = nil
 		}
-		op.find(item, &it)
 		transactional = transactional || isTransactional(it.Records)
 	}
 	if transactional && !op.req.HasTransactionalID {
@@ -89,38 +89,56 @@ func (op *produceOp) collect() {
 	}
 }
 
-// item returns the item of a partition: the one it has if its topic (items from first on) named it before, else a new one. Partitions come in
-// ascending order from every client we know, so that the search is for the odd one.
-func (op *produceOp) item(first int, index int32, ascending bool) *produceItem {
-	for i := first; i < len(op.items) && !ascending; i++ {
-		if op.items[i].index == index {
-			return &op.items[i]
+func (op *produceOp) partitionOf(it *protocol.ProducePartitions) *replication.Partition {
+	if op.r.header.Version >= 13 {
+		return op.b.repl.PartitionByID(it.TopicID, it.Partition)
+	}
+	return op.b.repl.Partition(alias(it.Topic), it.Partition)
+}
+
+// item finds the item of a partition that the request has named before, nil if it has not.
+func (op *produceOp) item(p *replication.Partition) *produceItem {
+	if p == nil {
+		return nil
+	}
+	if len(op.items) <= maxScanned {
+		for i := range op.items {
+			if op.items[i].partition == p {
+				return &op.items[i]
+			}
+		}
+		return nil
+	}
+	if len(op.index) == 0 {
+		op.index = make(map[*replication.Partition]int, 4*maxScanned)
+		for i := range op.items {
+			op.index[op.items[i].partition] = i
 		}
 	}
+	if i, ok := op.index[p]; ok {
+		return &op.items[i]
+	}
+	op.index[p] = len(op.items)
+	return nil
+}
+
+// newItem adds an item. The topic's name is the log's own string: the one in the frame is gone before the answer is written.
+func (op *produceOp) newItem(p *replication.Partition, it *protocol.ProducePartitions) *produceItem {
 	if len(op.items) < cap(op.items) {
 		op.items = op.items[:len(op.items)+1]
 	} else {
 		op.items = append(op.items, produceItem{})
 	}
 	item := &op.items[len(op.items)-1]
-	item.index = index
-	return item
-}
-
-// find looks the partition up. The topic's name is the log's own string: the one in the frame is gone before the answer is written.
-func (op *produceOp) find(item *produceItem, it *protocol.ProducePartitions) {
-	item.topic, item.id = "", it.TopicID
-	if op.r.header.Version >= 13 {
-		item.partition = op.b.repl.PartitionByID(it.TopicID, it.Partition)
-	} else {
-		item.partition = op.b.repl.Partition(alias(it.Topic), it.Partition)
-	}
+	item.partition, item.index, item.id, item.topic = p, it.Partition, it.TopicID, ""
+	item.code, item.text = protocol.None, ""
 	switch {
-	case item.partition != nil:
-		item.topic = item.partition.Log().TP().Topic
+	case p != nil && p.Log() != nil:
+		item.topic = p.Log().TP().Topic
 	case op.r.header.Version < 13:
 		item.topic = string(it.Topic)
 	}
+	return item
 }
 
 // alias is a string that shares the bytes of b: for a look-up, never to be kept.
@@ -149,10 +167,21 @@ func (op *produceOp) check(it *produceItem) {
 	case isTransactional(it.Batch):
 		it.refuse(protocol.InvalidTxnState, "this broker has no transactions yet")
 	default:
+		it.malformed = malformed(it.Batch)
 		if err := it.partition.Check(-1); err != nil {
 			it.refuse(codeOf(err), err.Error())
 		}
 	}
+}
+
+// malformed tells whether records are not exactly one v2 batch, as far as its header says.
+func malformed(records []byte) bool {
+	b, rest, err := record.Frame(records)
+	if err != nil || b.Magic() != 2 {
+		return true
+	}
+	_, _, err = record.Frame(rest)
+	return err == nil
 }
 
 // unknown tells an id that nobody has from a partition that the topic does not have.
@@ -165,14 +194,15 @@ func (op *produceOp) unknown(it *produceItem) protocol.Code {
 
 // append queues the batches.
 func (op *produceOp) append() {
-	op.holders.Store(1)
-	op.pending.Store(1)
+	appends := int32(0)
 	for i := range op.items {
 		if op.items[i].partition != nil {
-			op.holders.Add(1)
-			op.pending.Add(1)
+			appends++
 		}
 	}
+	op.holders.Store(1 + appends)
+	op.pending.Store(1 + appends)
+	op.r.conn.beginAppends()
 	for i := range op.items {
 		it := &op.items[i]
 		if it.partition == nil {
@@ -185,13 +215,20 @@ func (op *produceOp) append() {
 	op.ProduceDone(nil)
 }
 
-// Appended is replication's upcall: one batch's bytes are not needed any more.
+// Appended is replication's upcall: one batch's bytes are not needed any more. After the last one nothing may point into the frame.
 func (op *produceOp) Appended(*replication.Produce) {
-	if op.holders.Add(-1) == 0 {
-		frame := op.frame
-		op.frame = nil
-		frame.Release()
+	if op.holders.Add(-1) > 0 {
+		return
 	}
+	for i := range op.items {
+		op.items[i].Batch = nil
+	}
+	op.req = protocol.ProduceRequest{Acks: op.req.Acks}
+	op.r.body = nil
+	frame := op.frame
+	op.frame = nil
+	frame.Release()
+	op.r.conn.endAppends(op.b)
 }
 
 // ProduceDone is replication's upcall: one partition's answer is ready. The last one completes the call.
@@ -268,8 +305,12 @@ func (op *produceOp) partition(it *produceItem) protocol.ProducePartition {
 func (op *produceOp) fillFailure(it *produceItem, a *protocol.ProducePartition) {
 	a.ErrorCode, a.ErrorMessage = codeOf(it.Err), it.Err.Error()
 	switch a.ErrorCode {
-	case protocol.InvalidRecord, protocol.InvalidTimestamp, protocol.OutOfOrderSequenceNumber:
+	case protocol.InvalidTimestamp, protocol.OutOfOrderSequenceNumber, protocol.InvalidProducerEpoch, protocol.UnknownServerError:
 		a.LogStart = it.partition.LogStart()
+	case protocol.InvalidRecord:
+		if !it.malformed {
+			a.LogStart = it.partition.LogStart()
+		}
 	}
 	if e, ok := errors.AsType[*record.Error](it.Err); ok {
 		for _, re := range e.Records {
