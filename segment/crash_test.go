@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/leatmq/leat/internal/invariant"
 	"github.com/leatmq/leat/internal/vfs"
 	"github.com/leatmq/leat/record"
 )
@@ -99,16 +100,16 @@ func truncateSome(t *testing.T, s *Segment, h *history, rng *rand.Rand) {
 // again. R5, R1, A6, A7, A8, A15, A16, A17, A18, B-A8, B-A9, B-A13, B-B7: what was synced is there, what comes back is what was
 // appended, and stays.
 func TestCrashAnywhere(t *testing.T) {
-	seeds := 6
-	if testing.Short() {
-		seeds = 2
+	seeds, steps := 4, 50
+	if testing.Short() || invariant.Enabled { // the race detector makes every byte slow
+		seeds, steps = 1, 20
 	}
 	for seed := range seeds {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) { crashAnywhere(t, uint64(seed)) })
+		t.Run(fmt.Sprint(seed), func(t *testing.T) { crashAnywhere(t, uint64(seed), steps) })
 	}
 }
 
-func crashAnywhere(t *testing.T, seed uint64) {
+func crashAnywhere(t *testing.T, seed uint64, steps int) {
 	m := testMem(t, seed)
 	o := testOptions(m)
 	s := value[*Segment](t)(Create(testDir, 1000, o))
@@ -126,14 +127,14 @@ func crashAnywhere(t *testing.T, seed uint64) {
 		}
 	}
 	rng := rand.New(rand.NewPCG(seed, 7))
-	crashWorkload(t, s, h, rng, 60)
+	crashWorkload(t, s, h, rng, steps)
 	must(t, s.Sync())
 	h.durable = len(h.batches)
 	must(t, s.Seal(5000))
 	must(t, s.Sync())
 	m.OnOp = nil
 	s.Release()
-	if crashes < 200 {
+	if crashes < 5*steps {
 		t.Fatalf("only %d crashes", crashes)
 	}
 }
@@ -224,7 +225,7 @@ func checkAfterRecovery(t *testing.T, what string, s *Segment, want []record.Bat
 // TestCrashOfSealed: B-B1, B-B2, A1, A2, A3, R2, R6: whatever a power cut leaves of the indexes of a segment that was being sealed, and of
 // its cut, the segment reads right.
 func TestCrashOfSealed(t *testing.T) {
-	for seed := range uint64(40) {
+	for seed := range uint64(20) {
 		m := testMem(t, seed)
 		s := value[*Segment](t)(Create(testDir, 1000, testOptions(m)))
 		must(t, m.SyncDir(testDir))

@@ -1,6 +1,7 @@
 package segment
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"io/fs"
@@ -192,14 +193,24 @@ func onlyZeros(f vfs.File, from, to int64) (bool, error) {
 		if n == 0 {
 			return true, nil
 		}
-		for _, c := range buf[:n] {
-			if c != 0 {
-				return false, nil
-			}
+		if !allZero(buf[:n]) {
+			return false, nil
 		}
 		from += int64(n)
 	}
 	return true, nil
+}
+
+var zeroPage [4 << 10]byte
+
+func allZero(p []byte) bool {
+	for len(p) > len(zeroPage) {
+		if !bytes.Equal(p[:len(zeroPage)], zeroPage[:]) {
+			return false
+		}
+		p = p[len(zeroPage):]
+	}
+	return bytes.Equal(p, zeroPage[:len(p)])
 }
 
 // rebuildLocked makes the index that is nil, or both, from the batch headers.

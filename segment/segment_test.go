@@ -126,6 +126,9 @@ func checkLookups(t testing.TB, s *Segment, want []record.Batch) {
 	next := s.Base()
 	for _, b := range want {
 		for o := next; o <= b.LastOffset(); o++ {
+			if o == next+10 && b.LastOffset()-o > 100 {
+				o = b.LastOffset() - 10 // a large gap
+			}
 			gotPos, base, size, err := s.PositionOf(o, s.Size())
 			if err != nil || gotPos != pos || base != b.BaseOffset() || size != len(b) {
 				t.Fatalf("PositionOf(%d) = %d, %d, %d, %v; want %d, %d, %d", o, gotPos, base, size, err, pos, b.BaseOffset(), len(b))

@@ -41,7 +41,7 @@ func (s *Segment) maxTimestampBelow(upTo int64) (ts int64, err error) {
 		return -1, err
 	}
 	ix := indexer{maxTimestamp: e.Timestamp, maxOffset: e.Offset}
-	err = s.eachHeader(e.Offset, func(b record.Batch, _ int64) (bool, error) {
+	err = s.eachHeader(e.Offset, func(b record.Batch, _ int64, _ int) (bool, error) {
 		if b.LastOffset() >= upTo {
 			return false, nil
 		}
@@ -52,8 +52,8 @@ func (s *Segment) maxTimestampBelow(upTo int64) (ts int64, err error) {
 	return ix.maxTimestamp, err
 }
 
-// eachHeader calls fn with the header and position of batches from about offset on (never later), until it returns false.
-func (s *Segment) eachHeader(offset int64, fn func(b record.Batch, pos int64) (more bool, err error)) error {
+// eachHeader calls fn with the header, position and size of batches from about offset on (never later), until it returns false.
+func (s *Segment) eachHeader(offset int64, fn func(b record.Batch, pos int64, size int) (more bool, err error)) error {
 	f, err := s.file()
 	if err != nil {
 		return err
@@ -65,7 +65,7 @@ func (s *Segment) eachHeader(offset int64, fn func(b record.Batch, pos int64) (m
 		var b record.Batch
 		var size int
 		if b, size, err = h.at(pos); err == nil {
-			more, err = fn(b, pos)
+			more, err = fn(b, pos, size)
 		}
 		pos += int64(size)
 	}
@@ -94,14 +94,14 @@ func (s *Segment) OffsetForTimestampFrom(ts, from, upTo int64) (offset, foundTs 
 		return -1, -1, false, err
 	}
 	q := timeQuery{ts: ts, from: from, upTo: upTo, offset: -1, found: -1}
-	err = s.eachHeader(max(e.Offset, from), func(b record.Batch, pos int64) (bool, error) {
+	err = s.eachHeader(max(e.Offset, from), func(b record.Batch, pos int64, size int) (bool, error) {
 		if b.BaseOffset() >= upTo {
 			return false, nil
 		}
 		if b.IsControl() || b.LastOffset() < from || b.MaxTimestamp() < ts || b.Count() == 0 {
 			return true, nil
 		}
-		err := s.lookInside(&q, pos)
+		err := s.lookInside(&q, pos, size)
 		return q.offset < 0 && err == nil, err
 	})
 	if err != nil {
@@ -119,8 +119,8 @@ type timeQuery struct {
 var errFound = errors.New("segment: found")
 
 // lookInside reads the batch at pos and looks at its records.
-func (s *Segment) lookInside(q *timeQuery, pos int64) error {
-	return ignoreFound(s.batchAt(pos, func(b record.Batch) error {
+func (s *Segment) lookInside(q *timeQuery, pos int64, size int) error {
+	return ignoreFound(s.batchAt(pos, size, func(b record.Batch) error {
 		base, baseTs, maxTs := b.BaseOffset(), b.BaseTimestamp(), b.MaxTimestamp()
 		appendTime := b.TimestampType() == record.LogAppendTime
 		return b.Records(func(r *record.Record) error {
@@ -145,22 +145,24 @@ func ignoreFound(err error) error {
 }
 
 // batchAt reads and checks the batch at pos.
-func (s *Segment) batchAt(pos int64, fn func(b record.Batch) error) error {
+func (s *Segment) batchAt(pos int64, size int, fn func(b record.Batch) error) error {
 	f, err := s.file()
 	if err != nil {
 		return err
 	}
-	r := newBatches(f, s.size.Load())
-	defer r.close()
-	b, err := r.at(pos)
-	if err == nil {
-		err = b.Check()
+	buf := scanPool.Get().(*[scanChunkBytes]byte)
+	defer scanPool.Put(buf)
+	p := buf[:min(size, len(buf))]
+	if size > len(buf) {
+		p = make([]byte, size) // a batch header is only believed as far as the file goes
 	}
+	n, err := readAtMost(f, p, pos)
 	if err != nil {
-		if notABatch(err) {
-			err = s.corrupt(pos, err)
-		}
 		return err
+	}
+	b := record.Batch(p[:n])
+	if err := b.Check(); err != nil {
+		return s.corrupt(pos, err)
 	}
 	return fn(b)
 }
