@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -226,19 +227,20 @@ func crashes(t *testing.T, mode vfs.CrashMode) []crash {
 	var acked atomic.Int32
 	var mu sync.Mutex
 	var all []crash
-	disk.OnOp = func(op vfs.Op) {
+	cut := func(after any) {
 		mu.Lock()
 		defer mu.Unlock()
-		c := crash{at: fmt.Sprintf("operation %d, %v", len(all), op), acked: acked.Load()}
+		c := crash{at: fmt.Sprintf("operation %d, %v", len(all), after), acked: acked.Load()}
 		c.disk = disk.Crash(mode)
 		all = append(all, c)
 	}
+	disk.OnOp = func(op vfs.Op) { cut(op) }
 	n := mustStart(t, disk, 30)
 	for _, s := range crashSteps {
 		if err := s.do(n.m); err != nil {
 			t.Fatal(err)
 		}
-		acked.Add(1)
+		cut(fmt.Sprint("answer ", acked.Add(1)))
 	}
 	n.stop(t)
 	mu.Lock()
@@ -270,4 +272,36 @@ func checkCrash(t *testing.T, c crash) {
 		t.Errorf("crash after %s: the second start has\n%s, want\n%s", c.at, got, want)
 	}
 	n.stop(t)
+}
+
+// TestNothingBeforeTheFlush: a change that is written, but not on stable storage, is neither answered nor visible.
+func TestNothingBeforeTheFlush(t *testing.T) {
+	fault := vfs.NewFault(vfs.NewMem(1))
+	n := mustStart(t, fault, 0)
+	defer n.stop(t)
+	register(t, n.m)
+	before := n.m.Image().Offset()
+	gate := make(chan struct{})
+	fault.Inject(vfs.Injection{Match: vfs.OfKind(vfs.OpSync, vfs.OpSyncFS), Before: func(vfs.Op) { <-gate }})
+	answer := make(chan error, 1)
+	n.m.CreateTopicsAsync(CreateTopicsRequest{Topics: []TopicSpec{spec("a", 1, 1)}}, func(_ []TopicResult, err error) { answer <- err })
+	second := make(chan struct{})
+	n.m.Propose(func(*Image) []Record { close(second); return nil }, func(error) {})
+	<-second // planned after the first was
+	for _, end := n.m.log.bounds(); end == before; _, end = n.m.log.bounds() {
+		runtime.Gosched() // until it is written
+	}
+	select {
+	case err := <-answer:
+		t.Errorf("answered before the flush: %v", err)
+	default:
+	}
+	if n.m.Image().Topic("a") != nil {
+		t.Error("visible before the flush")
+	}
+	fault.Clear()
+	close(gate)
+	if err := <-answer; err != nil || n.m.Image().Topic("a") == nil {
+		t.Error(err)
+	}
 }

@@ -42,13 +42,14 @@ func promises(t *testing.T, mode vfs.CrashMode) []promise {
 	var deleted atomic.Bool
 	var mu sync.Mutex
 	var all []promise
-	disk.OnOp = func(op vfs.Op) {
+	cut := func(after any) {
 		mu.Lock()
 		defer mu.Unlock()
-		p := promise{at: fmt.Sprintf("operation %d, %v", len(all), op), created: created.Load(), produced: produced.Load(), deleted: deleted.Load()}
+		p := promise{at: fmt.Sprintf("operation %d, %v", len(all), after), created: created.Load(), produced: produced.Load(), deleted: deleted.Load()}
 		p.disk = disk.Crash(mode)
 		all = append(all, p)
 	}
+	disk.OnOp = func(op vfs.Op) { cut(op) }
 	n := start(t, disk)
 	for topic := range int32(3) {
 		n.create(fmt.Sprint("t", topic), 1)
@@ -57,11 +58,12 @@ func promises(t *testing.T, mode vfs.CrashMode) []promise {
 			if err := produce(n.m.Partition("t0", 0), -1, 3).wait(); err != nil {
 				t.Fatal(err)
 			}
-			produced.Add(3)
+			cut(fmt.Sprint("answer of record ", produced.Add(3)))
 		}
 	}
 	n.delete("t0")
 	deleted.Store(true)
+	cut("answer of the deletion")
 	n.stop()
 	mu.Lock()
 	defer mu.Unlock()

@@ -45,7 +45,7 @@ func (p *Partition) Check(currentLeaderEpoch int32) error {
 	switch {
 	case v.gone != nil:
 		return v.gone
-	case currentLeaderEpoch >= 0 && currentLeaderEpoch < v.epoch:
+	case currentLeaderEpoch != -1 && currentLeaderEpoch < v.epoch:
 		return ErrFencedLeaderEpoch
 	case currentLeaderEpoch > v.epoch:
 		return ErrUnknownLeaderEpoch
