@@ -285,15 +285,21 @@ func TestNothingBeforeTheFlush(t *testing.T) {
 	fault.Inject(vfs.Injection{Match: vfs.OfKind(vfs.OpSync, vfs.OpSyncFS), Before: func(vfs.Op) { <-gate }})
 	answer := make(chan error, 1)
 	n.m.CreateTopicsAsync(CreateTopicsRequest{Topics: []TopicSpec{spec("a", 1, 1)}}, func(_ []TopicResult, err error) { answer <- err })
-	second := make(chan struct{})
-	n.m.Propose(func(*Image) []Record { close(second); return nil }, func(error) {})
-	<-second // planned after the first was
 	for _, end := n.m.log.bounds(); end == before; _, end = n.m.log.bounds() {
 		runtime.Gosched() // until it is written
 	}
+	barrier := make(chan struct{})
+	n.m.Propose(func(*Image) []Record { close(barrier); return nil }, func(error) {})
+	<-barrier // planned when the append of the change had returned
+	n.m.inflight.mu.Lock()
+	if n.m.inflight.mu.committed != before {
+		t.Errorf("committed up to %d before the flush of what begins at %d", n.m.inflight.mu.committed, before)
+	}
+	n.m.inflight.mu.Unlock()
 	select {
 	case err := <-answer:
 		t.Errorf("answered before the flush: %v", err)
+		answer <- err
 	default:
 	}
 	if n.m.Image().Topic("a") != nil {
