@@ -175,3 +175,16 @@ func writeFile(t *testing.T, content string) string {
 	must(t, "write", os.WriteFile(name, []byte(content), 0o644))
 	return name
 }
+
+// codecsKept fails the test unless some batch of each of the wanted codecs is in the topic: clients turn a codec off
+// without a word when they do not like the versions that a broker lists.
+func codecsKept(t *testing.T, addr, topic string, n int) {
+	t.Helper()
+	seen := map[uint8]bool{}
+	franzEach(t, addr, topic, n, func(r *kgo.Record) { seen[r.Attrs.CompressionType()] = true })
+	for i, name := range codecs {
+		if !seen[uint8(i)] {
+			t.Errorf("no record is stored in codec %s", name)
+		}
+	}
+}

@@ -76,6 +76,7 @@ func TestConfluent(t *testing.T) {
 			}
 		}
 		same(t, want, confluentConsume(t, p.Addr, topic, want))
+		codecsKept(t, p.Addr, topic, len(want))
 	})
 }
 

@@ -30,7 +30,16 @@ func franzProduce(t *testing.T, addr, topic string, ms []message, opts ...kgo.Op
 }
 
 // franzConsume reads n records of a topic from the start.
-func franzConsume(t *testing.T, addr, topic string, n int, opts ...kgo.Opt) []message {
+func franzConsume(t *testing.T, addr, topic string, n int, opts ...kgo.Opt) (got []message) {
+	t.Helper()
+	franzEach(t, addr, topic, n, func(r *kgo.Record) {
+		got = append(got, message{r.Partition, string(r.Key), string(r.Value)})
+	}, opts...)
+	return got
+}
+
+// franzEach calls fn for the first n records of a topic.
+func franzEach(t *testing.T, addr, topic string, n int, fn func(*kgo.Record), opts ...kgo.Opt) {
 	t.Helper()
 	from := map[int32]kgo.Offset{}
 	for p := range int32(partitions) {
@@ -40,15 +49,12 @@ func franzConsume(t *testing.T, addr, topic string, n int, opts ...kgo.Opt) []me
 	must(t, "client", err)
 	defer cl.Close()
 	ctx := deadline(t)
-	var got []message
-	for len(got) < n {
+	for read := 0; read < n; {
 		fs := cl.PollFetches(ctx)
 		must(t, "poll", fs.Err())
-		fs.EachRecord(func(r *kgo.Record) {
-			got = append(got, message{r.Partition, string(r.Key), string(r.Value)})
-		})
+		read += fs.NumRecords()
+		fs.EachRecord(fn)
 	}
-	return got
 }
 
 func TestFranz(t *testing.T) {
@@ -66,6 +72,7 @@ func TestFranz(t *testing.T) {
 		same(t, want, franzConsume(t, p.Addr, topic, len(want)))
 		same(t, want, franzConsume(t, p.Addr, topic, len(want), kgo.FetchIsolationLevel(kgo.ReadCommitted())))
 		same(t, want, franzConsume(t, p.Addr, topic, len(want), kgo.DisableFetchSessions()))
+		codecsKept(t, p.Addr, topic, len(want))
 	})
 }
 

@@ -56,6 +56,7 @@ func TestJavaConsole(t *testing.T) {
 			}
 		}
 		equal(t, "records", len(got), len(want))
+		codecsKept(t, p.Addr, topic, len(want))
 		w, g := byKey(want), byKey(got)
 		for key := range w {
 			equal(t, "values of "+key, strings.Join(g[key], "\n"), strings.Join(w[key], "\n"))

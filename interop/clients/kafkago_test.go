@@ -58,6 +58,7 @@ func TestKafkaGo(t *testing.T) {
 		kafkaGoProduce(t, p.Addr, topic, one, &kafka.Writer{RequiredAcks: kafka.RequireOne})
 		want = append(want, one...)
 		same(t, want, kafkaGoConsume(t, p.Addr, topic, want))
+		codecsKept(t, p.Addr, topic, len(want))
 	})
 }
 

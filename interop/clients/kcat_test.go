@@ -50,6 +50,7 @@ func TestKcat(t *testing.T) {
 		kcatProduce(t, p.Addr, topic, ms, "-X", "enable.idempotence=true")
 		want = append(want, ms...)
 		same(t, want, kcatConsume(t, p.Addr, topic))
+		codecsKept(t, p.Addr, topic, len(want))
 
 		list := harness.Program(t, limit, nil, "kcat", "-L", "-b", p.Addr, "-t", topic)
 		if !strings.Contains(list, fmt.Sprintf("topic %q with %d partitions", topic, partitions)) {

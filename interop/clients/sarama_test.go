@@ -75,6 +75,7 @@ func TestSarama(t *testing.T) {
 				saramaProduce(t, p.Addr, topic, ms, c)
 				want = append(want, ms...)
 				same(t, want, saramaConsume(t, p.Addr, topic, want, saramaConfig(version)))
+				codecsKept(t, p.Addr, topic, len(want))
 			})
 		}
 	})

@@ -2,13 +2,17 @@ package realdata
 
 import (
 	"bufio"
+	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/leatmq/leat/interop/harness"
 )
@@ -23,9 +27,18 @@ var complaint = regexp.MustCompile(`(?i)isvalid: false|mismatch|non-consecutive|
 // prints content, which this suite does not ask for.
 var payloadLine = regexp.MustCompile(`isvalid: true`)
 
-// inspect lets Kafka's DumpLogSegments read every log, index, snapshot and transaction index of a stopped broker's data
-// directory: deep iteration over the logs, sanity check and comparison with the log for the indexes.
+// inspect fails the test for every complaint about a stopped broker's files.
 func inspect(t *testing.T, dir string) {
+	t.Helper()
+	for _, c := range complaints(t, dir) {
+		t.Error(c)
+	}
+}
+
+// complaints lets Kafka's DumpLogSegments read every log, index, snapshot and transaction index of a stopped broker's data
+// directory: deep iteration over the logs, sanity check and comparison with the log for the indexes. It returns what the
+// tool said against them.
+func complaints(t *testing.T, dir string) []string {
 	t.Helper()
 	files := dataFiles(t, dir)
 	t.Logf("%d files to look at", len(files))
@@ -40,15 +53,15 @@ func inspect(t *testing.T, dir string) {
 	if len(logs) == 0 {
 		t.Fatalf("no logs in %s", dir)
 	}
-	dump(t, logs, "--deep-iteration")
-	dump(t, indexes)
+	out := dump(t, logs, "--deep-iteration")
+	out = append(out, dump(t, indexes)...)
 	var offsetIndexes []string
 	for _, f := range indexes {
 		if filepath.Ext(f) == ".index" {
 			offsetIndexes = append(offsetIndexes, f)
 		}
 	}
-	dump(t, offsetIndexes, "--index-sanity-check")
+	return append(out, dump(t, offsetIndexes, "--index-sanity-check")...)
 }
 
 // dataFiles lists the segment files below a directory. The metadata log is left out: its format is each broker's own.
@@ -73,8 +86,8 @@ func dataFiles(t *testing.T, dir string) []string {
 	return out
 }
 
-// dump runs DumpLogSegments over the files and fails the test for each complaint.
-func dump(t *testing.T, files []string, args ...string) {
+// dump runs DumpLogSegments over the files. A run that ends with an error is a complaint too.
+func dump(t *testing.T, files []string, args ...string) (out []string) {
 	t.Helper()
 	for chunk := range slices.Chunk(files, filesPerRun) {
 		r, w := io.Pipe()
@@ -84,31 +97,76 @@ func dump(t *testing.T, files []string, args ...string) {
 			w.CloseWithError(err)
 			done <- err
 		}()
-		scan(t, r)
+		found, dumped := scan(r)
+		out = append(out, found...)
 		if err := <-done; err != nil {
-			t.Fatal(err)
+			out = append(out, err.Error())
+		} else if dumped != len(chunk) && !slices.Contains(args, "--index-sanity-check") {
+			out = append(out, fmt.Sprintf("%d files were dumped, want %d", dumped, len(chunk)))
 		}
 	}
+	return out
 }
 
-func scan(t *testing.T, r io.Reader) {
+// scan returns the complaints in a dump, at most ten, and the number of files that it names.
+func scan(r io.Reader) (out []string, dumped int) {
 	sc := bufio.NewScanner(r)
 	sc.Buffer(nil, 8<<20)
-	file, complaints := "", 0
+	file := ""
 	for sc.Scan() {
 		line := sc.Text()
 		if strings.HasPrefix(line, "Dumping ") {
 			file = line
+			dumped++
 		}
 		if payloadLine.MatchString(line) || !complaint.MatchString(line) {
 			continue
 		}
-		if complaints++; complaints <= 10 {
-			t.Errorf("%s: %s", file, line)
+		if len(out) < 10 {
+			out = append(out, file+": "+line)
 		}
 	}
-	if err := sc.Err(); err != nil && err != io.EOF {
-		t.Errorf("reading the dump: %v", err)
-	}
 	io.Copy(io.Discard, r)
+	return out, dumped
+}
+
+// TestInspectComplains shows that the inspection sees damage: one flipped byte in a log, one in an index.
+func TestInspectComplains(t *testing.T) {
+	harness.Need(t, "java", "mvn", "bash")
+	if !slices.Contains(harness.Kinds(), harness.LeatKind) {
+		t.Skip("LEAT_INTEROP_PEERS leaves leat out")
+	}
+	p := harness.StartLeat(t)
+	topic := newTopic(t, p, "damaged")
+	franzProduce(t, p, topic, makeInput(t, 1), nil, kgo.ProducerBatchMaxBytes(2000), kgo.ProducerBatchCompression(kgo.NoCompression()))
+	if err := p.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(p.DataDir(), topic+"-0")
+	if c := complaints(t, dir); len(c) > 0 {
+		t.Fatalf("complaints about sound files: %q", c)
+	}
+	for _, name := range []string{"00000000000000000000.index", "00000000000000000000.log"} {
+		flip(t, filepath.Join(dir, name), 7)
+		if len(complaints(t, dir)) == 0 {
+			t.Errorf("no complaint about a damaged %s", name)
+		}
+		flip(t, filepath.Join(dir, name), 7)
+	}
+}
+
+// flip inverts the lowest bit of one byte in the middle of a file, counted from an 8-byte boundary.
+func flip(t *testing.T, name string, n int) {
+	t.Helper()
+	b, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(b) < 64 {
+		t.Fatalf("%s has only %d bytes", name, len(b))
+	}
+	b[len(b)/16*8+n] ^= 1
+	if err := os.WriteFile(name, b, 0o644); err != nil {
+		t.Fatal(err)
+	}
 }
