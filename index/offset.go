@@ -154,6 +154,9 @@ func (x *Offset) Reset() error { return x.cut(0, nil) }
 // Seal cuts the file to its entries and ends writing. Lookups go on.
 func (x *Offset) Seal() error { return x.t.seal() }
 
+// Sealed tells whether writing has ended. For the writer.
+func (x *Offset) Sealed() bool { return x.t.isSealed() }
+
 // Sync makes the entries added so far durable. From any goroutine.
 func (x *Offset) Sync() error { return x.t.sync() }
 

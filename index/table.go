@@ -298,17 +298,23 @@ func (t *table) seal() error {
 		}
 	}
 	old := t.retire(newView(next))
+	t.max = n // full from now on
 	if old != nil {
 		if err := old.region.Close(); err != nil {
 			return err
 		}
 	}
-	t.max = n
 	if err := t.file.Truncate(int64(n * t.cols.width)); err != nil {
 		return err
 	}
 	t.allocated = int64(n * t.cols.width)
 	return nil
+}
+
+// isSealed tells whether writing has ended. For the writer.
+func (t *table) isSealed() bool {
+	v := t.view.Load()
+	return v != nil && v.region == nil
 }
 
 // readOut fills next, the view of a sealed index, from the mapping.

@@ -164,6 +164,9 @@ func (x *Time) Reset() error { return x.cut(0, nil) }
 // Seal cuts the file to its entries and ends writing. Lookups go on.
 func (x *Time) Seal() error { return x.t.seal() }
 
+// Sealed tells whether writing has ended. For the writer.
+func (x *Time) Sealed() bool { return x.t.isSealed() }
+
 // Sync makes the entries added so far durable. From any goroutine.
 func (x *Time) Sync() error { return x.t.sync() }
 

@@ -146,6 +146,44 @@ func TestFailedUndo(t *testing.T) {
 	checkLookups(t, s, want)
 }
 
+// TestSealWithoutRoomForIndexes: A2, B-B2: an index that cannot be finished keeps no segment from being rolled, and is made again.
+func TestSealWithoutRoomForIndexes(t *testing.T) {
+	m := testMem(t, 1)
+	f := vfs.NewFault(m)
+	s := value[*Segment](t)(Create(testDir, 1000, testOptions(f)))
+	want := []record.Batch{makeBatch(1000, 10, 7), makeBatch(1001, 10, 9)} // no index entries yet
+	appendBatches(t, s, want...)
+	f.Inject(vfs.Injection{Match: func(op vfs.Op) bool { return op.Kind == vfs.OpAllocate }, Err: syscall.ENOSPC})
+	must(t, s.Seal(1))
+	if !errors.Is(s.IndexErr(), syscall.ENOSPC) {
+		t.Fatal(s.IndexErr())
+	}
+	f.Clear()
+	s = reopen(t, s, true)
+	checkAfterRecovery(t, "", s, want)
+
+	// A data file that cannot be cut can be tried again.
+	value[int64](t)(s.TruncateTo(s.NextOffset()))
+	want = append(want, fill(t, s, 30, 1)...)
+	f.Inject(vfs.Injection{Match: func(op vfs.Op) bool { return op.Kind == vfs.OpTruncate && op.Name == s.path(LogSuffix) }, Nth: 1, Err: syscall.EIO})
+	if err := s.Seal(1); !errors.Is(err, syscall.EIO) || s.Sealed() {
+		t.Fatal(err)
+	}
+	must(t, s.Seal(1))
+	s = reopen(t, s, true)
+	checkAfterRecovery(t, "sealed at the second try", s, want)
+
+	// Or written again.
+	value[int64](t)(s.TruncateTo(s.NextOffset()))
+	f.Inject(vfs.Injection{Match: func(op vfs.Op) bool { return op.Kind == vfs.OpTruncate && op.Name == s.path(LogSuffix) }, Nth: 1, Err: syscall.EIO})
+	if err := s.Seal(1); !errors.Is(err, syscall.EIO) {
+		t.Fatal(err)
+	}
+	value[int64](t)(s.TruncateTo(want[10].BaseOffset()))
+	want = append(want[:10:10], fill(t, s, 30, 2)...)
+	checkAfterRecovery(t, "written again after a failed seal", s, want)
+}
+
 func TestSyncFailureIsFinal(t *testing.T) {
 	// R18, B-A1: a failed sync is never followed by a success.
 	f := vfs.NewFault(testMem(t, 1))

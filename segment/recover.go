@@ -461,17 +461,17 @@ func (s *Segment) validBehind(f vfs.File, size int64, w *walked) bool {
 }
 
 // TruncateTo removes the batch that contains offset, or the first behind it, and all that follow, and returns the new size. Also a sealed
-// segment, which is then written to again. The caller has lowered its durable recovery point to offset or below before, and no reader asks for
+// segment, which is then written to again, even if there was nothing to remove. The caller has lowered its durable recovery point to offset or below before, and no reader asks for
 // what is cut. Index entries go first, so that after a crash in between they are never ahead of the data. Durable when it returns.
 func (s *Segment) TruncateTo(offset int64) (int64, error) {
 	if s.unclean {
 		return 0, ErrNotRecovered
 	}
 	pos, _, _, err := s.PositionOf(offset, s.Size())
-	if err == io.EOF {
-		return s.size.Load(), nil
+	if err == io.EOF && !s.needsUnsealing() {
+		return pos, nil
 	}
-	if err != nil {
+	if err != nil && err != io.EOF {
 		return 0, err
 	}
 	f, err := s.file()
@@ -506,9 +506,14 @@ func (s *Segment) TruncateTo(offset int64) (int64, error) {
 	return pos, nil
 }
 
+// needsUnsealing is also true when a Seal failed half way.
+func (s *Segment) needsUnsealing() bool {
+	return s.sealed.Load() || s.offsets.Load().Sealed() || s.times.Load().Sealed()
+}
+
 // unseal makes a sealed segment writable.
 func (s *Segment) unseal() error {
-	if !s.sealed.Load() {
+	if !s.needsUnsealing() {
 		return nil
 	}
 	if err := s.openIndexes(); err != nil {

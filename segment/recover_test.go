@@ -265,6 +265,12 @@ func TestTruncate(t *testing.T) {
 		must(t, s.Seal(1))
 		s = reopen(t, s, true)
 		checkAfterRecovery(t, "sealed", s, want)
+		// Nothing to cut, but the segment becomes the last of its log.
+		if got := value[int64](t)(s.TruncateTo(s.Base() + 1<<20)); got != size(want) || s.Sealed() {
+			t.Fatalf("%d of %d bytes, sealed %v", got, size(want), s.Sealed())
+		}
+		want = append(want, fill(t, s, 50, 7)...)
+		checkAfterRecovery(t, "written again", s, want)
 	}
 }
 

@@ -282,7 +282,8 @@ func (s *Segment) StartWriteback(pos, n int64) error {
 
 // Seal ends writing: the largest timestamp goes into the time index, the files are cut to what they hold, the data file's modification
 // time becomes the time of the last append (at most nowMs). Also done to the active segment at a clean stop. Not durable before Sync and
-// SyncIndexes. All is tried; the first error is returned, and the segment is sealed unless its data file could not be cut.
+// SyncIndexes. An index that cannot be finished does not stop it (IndexErr tells): the next Load makes it again. After an error, which is one
+// about the data file, Seal may be tried again.
 func (s *Segment) Seal(nowMs int64) error {
 	if s.sealed.Load() {
 		return nil
@@ -290,20 +291,23 @@ func (s *Segment) Seal(nowMs int64) error {
 	if s.unclean {
 		return ErrNotRecovered
 	}
-	ix := s.builder
 	times, offsets := s.times.Load(), s.offsets.Load()
-	err := times.MaybeAppend(ix.maxTimestamp, ix.maxOffset, true)
-	err = errors.Join(err, times.Seal(), offsets.Seal())
-	f, ferr := s.file()
-	if ferr == nil {
-		ferr = f.Truncate(s.size.Load())
+	s.noteIndexErr(times.MaybeAppend(s.builder.maxTimestamp, s.builder.maxOffset, true))
+	s.noteIndexErr(times.Seal())
+	s.noteIndexErr(offsets.Seal())
+	f, err := s.file()
+	if err != nil {
+		return err
 	}
-	if ferr != nil {
-		return errors.Join(err, ferr)
+	if err := f.Truncate(s.size.Load()); err != nil {
+		return err
 	}
 	s.allocated = s.size.Load()
+	if err := s.stampAppendTime(nowMs); err != nil {
+		return err
+	}
 	s.sealed.Store(true)
-	return errors.Join(err, s.stampAppendTime(nowMs))
+	return nil
 }
 
 func (s *Segment) stampAppendTime(nowMs int64) error {

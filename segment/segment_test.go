@@ -390,6 +390,22 @@ func TestReadAt(t *testing.T) {
 	}
 }
 
+// TestHot: R16: only the end of a segment being written is looked up without waiting for the disk.
+func TestHot(t *testing.T) {
+	s := value[*Segment](t)(Create(testDir, 0, &Options{FS: testMem(t, 1), MaxBytes: 1 << 20, IndexIntervalBytes: 0, IndexMaxBytes: 1 << 20}))
+	for i := range int64(1500) {
+		appendBatches(t, s, makeBatch(i, 0, i))
+	}
+	if s.Hot(100) || !s.Hot(1000) || !s.Hot(1499) {
+		t.Fatal(s.Hot(100), s.Hot(1000), s.Hot(1499))
+	}
+	must(t, s.Seal(1))
+	if s.Hot(1499) {
+		t.Fatal("a sealed segment is hot")
+	}
+}
+
+// TestFirstTimestamp: B14 too: the first and the largest timestamp are not each other.
 func TestFirstTimestamp(t *testing.T) {
 	s := value[*Segment](t)(Create(testDir, 0, testOptions(testMem(t, 1))))
 	if _, ok, err := s.FirstTimestamp(); ok || err != nil {
