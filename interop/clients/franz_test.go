@@ -148,7 +148,7 @@ func TestFranzAdmin(t *testing.T) {
 		}
 		req := kadm.OffsetForLeaderEpochRequest{}
 		req.Add(topic, 0, 0)
-		epochs, err := cl.OffetForLeaderEpoch(ctx, req)
+		epochs, err := cl.OffsetForLeaderEpoch(ctx, req)
 		must(t, "epochs", err)
 		equal(t, "end of the epoch", epochs[topic][0].EndOffset, 10)
 

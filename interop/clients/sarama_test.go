@@ -103,11 +103,11 @@ func TestSaramaAdmin(t *testing.T) {
 		value = "888888"
 		must(t, "incremental alter", a.IncrementalAlterConfig(sarama.TopicResource, topic, map[string]sarama.IncrementalAlterConfigsEntry{"retention.ms": {Operation: sarama.IncrementalAlterConfigsOperationSet, Value: &value}}, false))
 		must(t, "altered config", harness.Poll(limit, func() error {
-			entries, err := a.DescribeConfig(sarama.ConfigResource{Type: sarama.TopicResource, Name: topic, ConfigNames: []string{"retention.ms"}})
+			results, err := a.DescribeConfigs([]*sarama.ConfigResource{{Type: sarama.TopicResource, Name: topic, ConfigNames: []string{"retention.ms"}}}, sarama.DescribeConfigsOptions{})
 			if err != nil {
 				return err
 			}
-			return differs(entries[0].Value, "888888")
+			return differs(results[0].Configs[0].Value, "888888")
 		}))
 		must(t, "alter", a.AlterConfig(sarama.TopicResource, topic, map[string]*string{"segment.bytes": ptr("2000000")}, false))
 		dirs, err := a.DescribeLogDirs([]int32{1})

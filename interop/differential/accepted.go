@@ -88,36 +88,12 @@ var Accepted = []Acceptance{
 	},
 	{
 		ID:     "D-10",
-		What:   "an entry that a request names twice is answered twice",
-		Reason: "every entry of the question has its answer; what is done is the same",
-		Script: `(DeleteTopics|CreateTopics|CreatePartitions|DeleteRecords)/duplicates`, Path: `.*(#2\]|Topics\.len|Partitions\.len|TopicID|LowWatermark|Topics\[\$id\(\$c\)\]|Topics\[\$c\])`,
-	},
-	{
-		ID:     "D-10",
-		What:   "an entry that a request names twice is answered twice",
-		Reason: "every entry of the question has its answer; what is done is the same",
-		Script: `ListOffsets/(duplicates|epochs)`, Path: `.*(#2\]|Partitions\.len)`,
-	},
-	{
-		ID:     "D-10",
-		What:   "an entry that a request names twice is answered twice",
-		Reason: "every entry of the question has its answer; what is done is the same",
-		Script: `Metadata/by-id`, Step: `twice.*`, Path: `Topics(\.len|\[\$a#2\])`,
-	},
-	{
-		ID:     "D-11",
 		What:   "CreateTopics with a negative time limit succeeds",
 		Reason: "Kafka makes the topic too but says REQUEST_TIMED_OUT",
 		Script: `CreateTopics/timeout`, Step: `timeout -1.*`,
 	},
 	{
-		ID:     "D-12",
-		What:   "a Fetch that opens a session over no partitions gets none",
-		Reason: "there is nothing to remember; session id 0 is a legal answer",
-		Script: `FetchSession/empty-full-request`, Path: `SessionID`, Got: `0`,
-	},
-	{
-		ID:     "D-13",
+		ID:     "D-11",
 		What:   "names that are not UTF-8 come back as they were sent",
 		Reason: "Kafka puts replacement characters; both refuse the name",
 		Script: `Framing/invalid-utf8`,

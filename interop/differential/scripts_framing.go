@@ -65,11 +65,10 @@ var apiVersionsScripts = []Script{
 
 // apiRange is what a broker serves of an API, with a small valid request of it.
 type apiRange struct {
-	name      string
-	key       int16
-	min, max  int16
-	sample    func(s *S) kmsg.Request
-	advertise int16 // lowest version in ApiVersions where it differs
+	name     string
+	key      int16
+	min, max int16
+	sample   func(s *S) kmsg.Request
 }
 
 var apiRanges = []apiRange{
