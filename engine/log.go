@@ -87,7 +87,7 @@ type logConfig struct {
 func (e *Engine) newLogConfig(cfg *config.Topic) *logConfig {
 	c := &logConfig{Topic: cfg}
 	r := record.Rules{
-		MaxBatchBytes:   cfg.MaxMessageBytes,
+		MaxBatchBytes:   max(cfg.MaxMessageBytes, 1), // to a validator 0 is no limit; to a topic it is one that nothing meets
 		Compacted:       cfg.Compact,
 		BeforeMaxMs:     cfg.TimestampBeforeMaxMs,
 		AfterMaxMs:      cfg.TimestampAfterMaxMs,
@@ -158,7 +158,9 @@ func (l *Log) HighWatermark() int64 { return l.hw.Load() }
 
 // SetHighWatermark raises the high watermark; a lower value than the present one is ignored. hw is at most the log end.
 func (l *Log) SetHighWatermark(hw int64) {
-	invariant.Must(hw <= l.logEnd.Load(), "%v: high watermark %d above the log end %d", l.tp, hw, l.logEnd.Load())
+	if end := l.logEnd.Load(); hw > end { // asked first: the arguments of Must are allocated even when all is well
+		invariant.Must(false, "%v: high watermark %d above the log end %d", l.tp, hw, end)
+	}
 	for {
 		old := l.hw.Load()
 		if hw <= old || l.hw.CompareAndSwap(old, hw) {

@@ -57,9 +57,9 @@ func (r Range) Release() {
 	}
 }
 
-// Read returns the bytes from the batch that contains offset up to the batch that contains upTo (exclusive), at most maxBytes: a batch that
-// does not fit is cut, but with minOne the first one is returned whole. Nothing (N 0) when offset is at or above upTo. It never crosses a segment,
-// so N may be small though more follows. ErrOffsetOutOfRange below the log start and above the log end.
+// Read returns the bytes from the batch that contains offset up to the batch that contains upTo (exclusive), at most maxBytes: the last batch may
+// be cut. The first never is: when it does not fit it is returned whole with minOne, and not at all without. Nothing (N 0) when offset is at or above
+// upTo. It never crosses a segment, so N may be small though more follows. ErrOffsetOutOfRange below the log start and above the log end.
 func (l *Log) Read(offset int64, maxBytes int, upTo int64, minOne bool) (Range, error) {
 	if offset < l.logStart.Load() || offset > l.logEnd.Load() {
 		return Range{}, ErrOffsetOutOfRange
@@ -148,16 +148,19 @@ func (l *Log) readSegment(h *handle, sealed bool, nextBase, offset int64, maxByt
 		return Range{}, err
 	}
 	pos, ok := l.startPosition(h, offset)
-	if ok && pos < limit && (!minOne || limit-pos <= int64(maxBytes)) {
-		return Range{h.Segment, pos, int(min(limit-pos, int64(maxBytes)))}, nil
+	if ok && pos < limit && limit-pos <= int64(maxBytes) {
+		return Range{h.Segment, pos, int(limit - pos)}, nil
 	}
 	pos, _, first, err := h.PositionOf(offset, limit)
 	if err != nil {
 		return Range{}, err
 	}
 	n := min(limit-pos, int64(maxBytes))
-	if minOne && n < int64(first) {
-		n = int64(first)
+	if n < int64(first) { // part of a batch alone is of no use to anyone
+		n = 0
+		if minOne {
+			n = int64(first)
+		}
 	}
 	return Range{h.Segment, pos, int(n)}, nil
 }

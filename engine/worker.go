@@ -240,9 +240,7 @@ func (w *worker) duplicate(a *Append, b record.Batch) bool {
 		return true
 	case isDup:
 		a.BaseOffset, a.LastOffset, a.Duplicate = dup.baseOffset(), dup.lastOffset, true
-		if w.turn.cfg.LogAppendTime {
-			a.LogAppendTimeMs = dup.timestampMs
-		}
+		a.LogAppendTimeMs = dup.timestampMs // whatever the topic's timestamp type is, as Kafka
 		return true
 	}
 	return false
