@@ -160,9 +160,13 @@ func (l *Log) writeRollSnapshot(offset int64, state []snapshotEntry) {
 	l.promise.snapshotOffset = offset
 }
 
-// startWriteback asks the kernel to begin writing the active segment.
+// startWriteback asks the kernel to begin writing the active segment. The log may have been deleted or closed since the job was queued.
 func (l *Log) startWriteback() {
-	h := l.segs.Load().active()
+	segs := l.segs.Load()
+	if segs == nil {
+		return
+	}
+	h := segs.active()
 	if !h.Acquire() {
 		return
 	}
