@@ -98,4 +98,46 @@ var Accepted = []Acceptance{
 		Reason: "Kafka puts replacement characters; both refuse the name",
 		Script: `Framing/invalid-utf8`,
 	},
+	{
+		ID:     "D-12",
+		What:   "two topics of one CreateTopics whose names collide (c.d and c_d) are refused as those of two requests are",
+		Reason: "Kafka looks only at topics that are there already",
+		Script: `CreateTopics/colliding-names`, Step: `both at once.*`, Path: `Topics\[\$c_d\].*`,
+	},
+	{
+		ID:     "D-13",
+		What:   "min.cleanable.dirty.ratio=NaN is refused",
+		Reason: "not a number is not between 0 and 1",
+		Script: `CreateTopics/config/min\.cleanable\.dirty\.ratio`, Step: `case 6 .*`,
+	},
+	{
+		ID:     "D-14",
+		What:   "an unknown broker config is refused",
+		Reason: "Kafka stores it; here a typing error is told, with the nearest known key",
+		Script: `IncrementalAlterConfigs/broker-bad-values`, Step: `no\.such\.key.*`, Path: `.*ErrorCode`, Got: `42 .*`,
+	},
+	{
+		ID:     "D-15",
+		What:   "the record with the largest timestamp (ListOffsets -3) is one that can be read",
+		Reason: "Kafka may name one below the log start, or one without a timestamp",
+		Script: `ListOffsets/(by-time-after-delete-records|no-timestamps)`, Step: `(cut at 10 max|timestamp T-3).*`,
+	},
+	{
+		ID:     "D-9",
+		What:   "values that make no sense and that Kafka answers with UNKNOWN_SERVER_ERROR are answered as the next sensible value or with a fitting code",
+		Reason: "UNKNOWN_SERVER_ERROR is an uncaught exception there, not a decision",
+		Script: `OffsetForLeaderEpoch/epochs`, Step: `epoch -2.*`,
+	},
+	{
+		ID:     "D-6",
+		What:   "min.insync.replicas of a fresh cluster is a default, not a dynamic broker config",
+		Reason: "Kafka stores it when it turns eligible leader replicas on; the value is the same",
+		Script: `DescribeConfigs/broker-keys`, Step: `cluster default, all.*`,
+	},
+	{
+		ID:     "D-16",
+		What:   "a batch that is compressed again keeps the attribute bytes of its records",
+		Reason: "no bit of them has a meaning; Kafka sets them to 0 then and keeps them otherwise",
+		Script: `Produce/compression-types-odd-batches`, Path: `.*RecordBatches\.batch[78]`,
+	},
 }

@@ -197,9 +197,9 @@ var configScripts = []Script{
 	}},
 	{"IncrementalAlterConfigs/broker-bad-values", func(s *S) {
 		id := fmt.Sprint(s.n.node)
-		for _, c := range [][2]string{{"log.retention.ms", "x"}, {"message.max.bytes", "-5"}, {"no.such.key", "1"}, {"node.id", "7"}, {"log.cleanup.policy", "nonsense"}} {
+		for _, c := range [][2]string{{"log.retention.ms", "x"}, {"message.max.bytes", "-5"}, {"no.such.key.at.all", "1"}, {"node.id", "7"}, {"log.cleanup.policy", "nonsense"}} {
 			s.do(fmt.Sprintf("%s=%s here", c[0], c[1]), 1, alterOf(brokerResource, id, set(c[0], c[1])))
-			if c[0] != "no.such.key" && c[0] != "node.id" { // those stick to the cluster on Kafka
+			if c[0] != "no.such.key.at.all" && c[0] != "node.id" { // those stick to the cluster on Kafka
 				s.do(fmt.Sprintf("%s=%s by default", c[0], c[1]), 1, alterOf(brokerResource, "", set(c[0], c[1])))
 			}
 		}
