@@ -191,16 +191,17 @@ func (b *Broker) open(o *Options, cfg *config.Broker) (err error) {
 	}
 	b.producerIDs = &producerIDs{allocate: b.meta.AllocateProducerIDs}
 	b.meta.Subscribe(b.applyBrokerConfigs)
-	ctx, cancel := context.WithTimeout(b.ctx, maxChangeTimeout)
-	defer cancel()
-	if _, err := b.meta.RegisterBroker(ctx, metadata.Registration{ID: cfg.NodeID, Rack: cfg.Rack, Listeners: b.endpoints()}); err != nil {
-		return fmt.Errorf("this broker cannot be registered: %w", err)
-	}
 	b.repl, err = replication.New(replication.Options{
 		Engine: b.engine, Metadata: b.meta, Config: b.config, NodeID: cfg.NodeID, Now: o.Now, Logger: o.Logger,
 	})
 	if err != nil {
 		return err
+	}
+	// Registered last: from here on this process leads partitions, and their logs must have been looked at before.
+	ctx, cancel := context.WithTimeout(b.ctx, maxChangeTimeout)
+	defer cancel()
+	if _, err := b.meta.RegisterBroker(ctx, metadata.Registration{ID: cfg.NodeID, Rack: cfg.Rack, Listeners: b.endpoints()}); err != nil {
+		return fmt.Errorf("this broker cannot be registered: %w", err)
 	}
 	b.engine.StartBackground()
 	b.ticker.Add(1)

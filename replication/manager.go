@@ -36,10 +36,14 @@ type Manager struct {
 
 // New reconciles the logs on disk with the metadata and follows its changes from there: every partition of this node has its
 // log, its configuration and its role before a subscriber after this one, or who asked for the change, hears of it. Call it
-// before the engine's background work is started, so that no log is ever looked at with a configuration that is not its own.
+// before the broker is registered (openLog relies on the leader epochs of before), and before the engine's background work is
+// started, so that no log is ever looked at with a configuration that is not its own.
 func New(o Options) (*Manager, error) {
 	if o.Engine == nil || o.Metadata == nil {
 		return nil, errors.New("replication: Options need Engine and Metadata")
+	}
+	if b := o.Metadata.Image().Broker(o.NodeID); b != nil && b.Incarnation == o.Metadata.Incarnation() {
+		return nil, errors.New("replication: the broker was registered before its logs were looked at: a lost log could not be told from a new one")
 	}
 	if o.Now == nil {
 		o.Now = func() int64 { return time.Now().UnixMilli() }
