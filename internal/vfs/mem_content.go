@@ -5,6 +5,8 @@ import (
 	"math/bits"
 	"slices"
 	"syscall"
+
+	"github.com/leatmq/leat/internal/invariant"
 )
 
 // memPageSize is the unit in which a crash keeps or loses writes, and in which space is counted.
@@ -49,13 +51,31 @@ func (t *pageTable) readAt(p []byte, off int64) int {
 }
 
 // rawCopy and rawEqual look at memory that others may be writing through a mapping at the same time. A system call that reads a mapped
-// file does that too, and the race detector does not see it.
+// file does that too, and the race detector does not see it. Inlined they would be instrumented as part of their callers.
 //
 //go:norace
-func rawCopy(dst, src []byte) int { return copy(dst, src) }
+//go:noinline
+func rawCopy(dst, src []byte) int {
+	if !invariant.Enabled {
+		return copy(dst, src)
+	}
+	n := min(len(dst), len(src))
+	for i := range n { // copy is seen by the race detector
+		dst[i] = src[i]
+	}
+	return n
+}
 
 //go:norace
-func rawEqual(a, b *memPage) bool { return *a == *b }
+//go:noinline
+func rawEqual(a, b *memPage) bool {
+	for i := 0; i < memPageSize; i += 8 { // comparing the arrays as such is seen by the race detector
+		if *(*[8]byte)(a[i:]) != *(*[8]byte)(b[i:]) {
+			return false
+		}
+	}
+	return true
+}
 
 const notCut = -1
 
