@@ -28,7 +28,12 @@ func handleCreatePartitions(b *Broker, r *request) kmsg.Response {
 			results = append(results, metadata.TopicResult{Name: t.Topic, Err: asMetadataError(err)})
 		}
 	}
+	answered := map[string]bool{} // a topic that is named twice is refused, and answered once
 	for i := range results {
+		if answered[results[i].Name] {
+			continue
+		}
+		answered[results[i].Name] = true
 		t := kmsg.NewCreatePartitionsResponseTopic()
 		t.Topic = results[i].Name
 		if e := results[i].Err; e != nil {

@@ -27,8 +27,12 @@ func handleCreateTopics(b *Broker, r *request) kmsg.Response {
 	if err != nil {
 		results = failAll(specs, err)
 	}
+	answered := map[string]bool{} // a topic that is named twice is refused, and answered once
 	for i := range results {
-		resp.Topics = append(resp.Topics, b.createdTopic(&results[i], err))
+		if name := results[i].Name; !answered[name] {
+			answered[name] = true
+			resp.Topics = append(resp.Topics, b.createdTopic(&results[i], err))
+		}
 	}
 	return resp
 }

@@ -12,13 +12,19 @@ import (
 func handleDeleteRecords(b *Broker, r *request) kmsg.Response {
 	req := r.msg.(*kmsg.DeleteRecordsRequest)
 	resp := req.ResponseKind().(*kmsg.DeleteRecordsResponse)
+	var asked perPartition[int64] // a partition that is named twice counts with its last offset
 	for _, t := range req.Topics {
-		rt := kmsg.NewDeleteRecordsResponseTopic()
-		rt.Topic = t.Topic
 		for _, p := range t.Partitions {
+			*asked.at(t.Topic, p.Partition) = p.Offset
+		}
+	}
+	for _, t := range asked.topics {
+		rt := kmsg.NewDeleteRecordsResponseTopic()
+		rt.Topic = t.name
+		for _, p := range t.partitions {
 			rp := kmsg.NewDeleteRecordsResponseTopicPartition()
-			rp.Partition = p.Partition
-			low, code := b.deleteRecords(t.Topic, p.Partition, p.Offset)
+			rp.Partition = p.index
+			low, code := b.deleteRecords(t.name, p.index, *p.value)
 			rp.LowWatermark, rp.ErrorCode = low, int16(code)
 			rt.Partitions = append(rt.Partitions, rp)
 		}

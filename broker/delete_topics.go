@@ -4,7 +4,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/leatmq/leat/metadata"
-	"github.com/leatmq/leat/protocol"
 )
 
 // DeleteTopics (20), versions 1-6, by name and from v6 also by id. The topic is gone from metadata, durably, before the answer; its files go in
@@ -23,10 +22,24 @@ func handleDeleteTopics(b *Broker, r *request) kmsg.Response {
 			results = append(results, metadata.TopicResult{Name: ref.Name, ID: ref.ID, Err: asMetadataError(err)})
 		}
 	}
+	answered := map[deletedKey]int{}
 	for i := range results {
-		resp.Topics = append(resp.Topics, deletedTopic(&results[i], req.Version))
+		t := deletedTopic(refs[i], &results[i])
+		key := deletedKey{results[i].Name, results[i].ID}
+		if at, twice := answered[key]; twice { // refused, and answered once: with what all of them said
+			resp.Topics[at] = named(refs[i], &results[i], resp.Topics[at])
+			continue
+		}
+		answered[key] = len(resp.Topics)
+		resp.Topics = append(resp.Topics, t)
 	}
 	return resp
+}
+
+// deletedKey is a topic as the metadata resolved it.
+type deletedKey struct {
+	name string
+	id   [16]byte
 }
 
 func topicRefs(req *kmsg.DeleteTopicsRequest) []metadata.TopicRef {
@@ -44,17 +57,23 @@ func topicRefs(req *kmsg.DeleteTopicsRequest) []metadata.TopicRef {
 	return refs
 }
 
-func deletedTopic(res *metadata.TopicResult, version int16) kmsg.DeleteTopicsResponseTopic {
+// deletedTopic answers one topic. An error names the topic as the request did; a deleted topic has name and id.
+func deletedTopic(ref metadata.TopicRef, res *metadata.TopicResult) kmsg.DeleteTopicsResponseTopic {
 	t := kmsg.NewDeleteTopicsResponseTopic()
-	t.TopicID = res.ID
-	if res.Name != "" || version < 6 {
-		t.Topic = &res.Name
+	if res.Err == nil {
+		t.Topic, t.TopicID = &res.Name, res.ID
+		return t
 	}
-	if res.Err != nil {
-		t.ErrorCode, t.ErrorMessage = int16(codeOf(res.Err)), message(res.Err)
-		if protocol.Code(t.ErrorCode) == protocol.UnknownTopicID {
-			t.Topic = nil
-		}
+	t.ErrorCode, t.ErrorMessage = int16(codeOf(res.Err)), message(res.Err)
+	return named(ref, res, t)
+}
+
+// named adds to an answer how the request named the topic.
+func named(ref metadata.TopicRef, res *metadata.TopicResult, t kmsg.DeleteTopicsResponseTopic) kmsg.DeleteTopicsResponseTopic {
+	if ref.ID != [16]byte{} {
+		t.TopicID = ref.ID
+		return t
 	}
+	t.Topic = &res.Name
 	return t
 }

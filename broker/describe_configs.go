@@ -25,7 +25,7 @@ func handleDescribeConfigs(b *Broker, r *request) kmsg.Response {
 		a.ErrorCode = int16(code)
 		a.ErrorMessage = &text // empty, not null, on success: what a Kafka broker does
 		for j := range values {
-			if q.ConfigNames == nil || slices.Contains(q.ConfigNames, values[j].Key.Name) {
+			if len(q.ConfigNames) == 0 || slices.Contains(q.ConfigNames, values[j].Key.Name) {
 				a.Configs = append(a.Configs, describedConfig(req, &values[j]))
 			}
 		}

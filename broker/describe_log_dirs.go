@@ -35,14 +35,14 @@ func logFilter(req *kmsg.DescribeLogDirsRequest) func(engine.TopicPartition) boo
 	if req.Topics == nil {
 		return func(tp engine.TopicPartition) bool { return tp.Topic != metadataTopic }
 	}
-	asked := newSeen()
+	var asked perPartition[struct{}]
 	for _, t := range req.Topics {
 		for _, p := range t.Partitions {
-			asked.add(t.Topic, p)
+			asked.at(t.Topic, p)
 		}
 	}
 	return func(tp engine.TopicPartition) bool {
-		return tp.Topic != metadataTopic && asked[partitionKey{tp.Topic, tp.Partition}] > 0
+		return tp.Topic != metadataTopic && asked.has(tp.Topic, tp.Partition)
 	}
 }
 

@@ -3,7 +3,9 @@ package broker
 import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/leatmq/leat/metadata"
 	"github.com/leatmq/leat/protocol"
+	"github.com/leatmq/leat/replication"
 )
 
 // DescribeProducers (61), version 0: the idempotent producers a partition remembers.
@@ -25,9 +27,13 @@ func handleDescribeProducers(b *Broker, r *request) kmsg.Response {
 func (b *Broker) describeProducers(topic string, index int32) kmsg.DescribeProducersResponseTopicPartition {
 	a := kmsg.NewDescribeProducersResponseTopicPartition()
 	a.Partition = index
+	if err := metadata.ValidateTopicName(topic); err != nil {
+		a.ErrorCode, a.ErrorMessage = int16(codeOf(err)), message(err)
+		return a
+	}
 	p := b.repl.Partition(topic, index)
 	if p == nil {
-		a.ErrorCode = int16(protocol.UnknownTopicOrPartition)
+		a.ErrorCode, a.ErrorMessage = int16(protocol.UnknownTopicOrPartition), message(replication.ErrUnknownTopic)
 		return a
 	}
 	if err := p.Check(-1); err != nil {

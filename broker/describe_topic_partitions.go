@@ -16,42 +16,54 @@ import (
 func handleDescribeTopicPartitions(b *Broker, r *request) kmsg.Response {
 	req := r.msg.(*kmsg.DescribeTopicPartitionsRequest)
 	resp := req.ResponseKind().(*kmsg.DescribeTopicPartitionsResponse)
-	image := b.meta.Image()
-	names := topicPage(image, req)
-	left := min(int(max(req.ResponsePartitionLimit, 1)), b.settings().MaxPartitionsPerAnswer)
-	for _, name := range names {
-		first := int32(0)
-		if req.Cursor != nil && req.Cursor.Topic == name {
-			first = max(req.Cursor.Partition, 0)
+	if c := req.Cursor; c != nil && (c.Partition < 0 || len(req.Topics) > 0 && !slices.ContainsFunc(req.Topics, func(t kmsg.DescribeTopicPartitionsRequestTopic) bool { return t.Topic == c.Topic })) {
+		for _, t := range req.Topics {
+			a := kmsg.NewDescribeTopicPartitionsResponseTopic()
+			a.Topic, a.ErrorCode, a.AuthorizedOperations = &t.Topic, int16(protocol.InvalidRequest), operationsNotWanted
+			resp.Topics = append(resp.Topics, a)
 		}
-		t := image.Topic(name)
-		if left == 0 && t != nil {
+		return resp
+	}
+	image := b.meta.Image()
+	left := min(int(max(req.ResponsePartitionLimit, 1)), b.settings().MaxPartitionsPerAnswer)
+	for _, name := range topicPage(image, req) {
+		first := 0
+		if req.Cursor != nil && req.Cursor.Topic == name {
+			first = int(req.Cursor.Partition)
+		}
+		if left == 0 {
 			resp.NextCursor = nextCursor(name, first)
 			return resp
 		}
-		a := kmsg.NewDescribeTopicPartitionsResponseTopic()
-		a.Topic, a.AuthorizedOperations = &name, operationsNotWanted
-		if t == nil {
-			a.ErrorCode = int16(protocol.UnknownTopicOrPartition)
-			if metadata.ValidateTopicName(name) != nil {
-				a.ErrorCode = int16(protocol.InvalidTopicException)
-			}
-			resp.Topics = append(resp.Topics, a)
-			continue
-		}
-		a.TopicID, a.IsInternal, a.AuthorizedOperations = t.ID, t.Internal, topicOperations
-		for i := int(first); i < len(t.Partitions) && left > 0; i++ {
-			a.Partitions = append(a.Partitions, b.describePartition(image, t, int32(i)))
-			left--
-			first = int32(i) + 1
-		}
+		a, described := b.describeTopicPage(image, name, first, left)
 		resp.Topics = append(resp.Topics, a)
-		if int(first) < len(t.Partitions) {
-			resp.NextCursor = nextCursor(name, first)
+		left -= max(described, 1) // a topic without an answer counts, so that a list of unknown names has its pages too
+		if t := image.Topic(name); t != nil && first+described < len(t.Partitions) {
+			resp.NextCursor = nextCursor(name, first+described)
 			return resp
 		}
 	}
 	return resp
+}
+
+// describeTopicPage describes at most limit partitions of a topic, from first on, and returns how many.
+func (b *Broker) describeTopicPage(image *metadata.Image, name string, first, limit int) (a kmsg.DescribeTopicPartitionsResponseTopic, described int) {
+	a = kmsg.NewDescribeTopicPartitionsResponseTopic()
+	a.Topic, a.AuthorizedOperations = &name, topicOperations
+	t := image.Topic(name)
+	if t == nil {
+		a.ErrorCode = int16(protocol.UnknownTopicOrPartition)
+		if metadata.ValidateTopicName(name) != nil {
+			a.ErrorCode = int16(protocol.InvalidTopicException)
+		}
+		return a, 0
+	}
+	a.TopicID, a.IsInternal = t.ID, t.Internal
+	for i := first; i < len(t.Partitions) && described < limit; i++ {
+		a.Partitions = append(a.Partitions, b.describePartition(image, t, int32(i)))
+		described++
+	}
+	return a, described
 }
 
 // topicPage returns the names to answer, sorted, from the cursor on.
@@ -73,9 +85,9 @@ func topicPage(image *metadata.Image, req *kmsg.DescribeTopicPartitionsRequest) 
 	return names
 }
 
-func nextCursor(topic string, partition int32) *kmsg.DescribeTopicPartitionsResponseNextCursor {
+func nextCursor(topic string, partition int) *kmsg.DescribeTopicPartitionsResponseNextCursor {
 	c := kmsg.NewDescribeTopicPartitionsResponseNextCursor()
-	c.Topic, c.Partition = topic, partition
+	c.Topic, c.Partition = topic, int32(partition)
 	return &c
 }
 

@@ -13,7 +13,7 @@ func (op *fetchOp) complete() {
 	case op.partial:
 		op.session.tell(op.parts)
 		op.resp.SessionID = op.session.id
-	case op.newOne && len(op.parts) > 0:
+	case op.newOne:
 		if s := op.b.sessions.create(op.r.header.Version >= 13, op.b.now()); s != nil {
 			s.fill(op.parts)
 			op.resp.SessionID = s.id
@@ -83,24 +83,25 @@ func grow(topics []protocol.FetchTopic) []protocol.FetchTopic {
 func (op *fetchOp) partition(part *fetchPart) protocol.FetchPartition {
 	a := protocol.FetchPartition{
 		Index: part.key.index, ErrorCode: part.code, HighWatermark: part.hw, LastStable: part.lso, LogStart: part.logStart,
-		AbortedNull: !op.committed && !part.noNode, PreferredReplica: -1, RecordsLen: part.size(),
+		AbortedNull: (!op.committed || part.code != protocol.None) && !part.noNode, PreferredReplica: -1, RecordsLen: part.size(),
 	}
 	if part.diverges() {
 		a.DivergingEpoch = &part.diverging
 	}
 	if part.code == protocol.NotLeaderOrFollower || part.code == protocol.FencedLeaderEpoch {
-		part.leader = op.b.leaderHint(op.topicName(part), part.key.index)
+		part.leader = op.b.leaderHint(part.name, part.key.index)
 		a.CurrentLeader = &part.leader
 		op.addNode(part.leader.LeaderID)
 	}
 	return a
 }
 
-func (op *fetchOp) topicName(part *fetchPart) string {
+// topicName is the topic of a target by the metadata of now, "" if there is none.
+func (op *fetchOp) topicName(t *fetchTarget) string {
 	if op.r.header.Version < 13 {
-		return part.key.topic
+		return t.key.topic
 	}
-	if t := op.b.meta.Image().TopicByID(part.key.id); t != nil {
+	if t := op.b.meta.Image().TopicByID(t.key.id); t != nil {
 		return t.Name
 	}
 	return ""

@@ -161,7 +161,9 @@ func (f *fetchSession) advance(epoch int32, byID bool, changes []fetchTarget, fo
 func (f *fetchSession) putLocked(t *fetchTarget) *sessionPartition {
 	if e := f.members[t.key]; e != nil {
 		p := e.Value.(*sessionPartition)
+		name := p.name
 		p.fetchTarget = *t
+		p.name = name
 		return p
 	}
 	p := &sessionPartition{fetchTarget: *t, toldHW: neverTold, toldLogStart: neverTold}

@@ -27,23 +27,23 @@ var sentinelVersion = map[int64]int16{
 func handleListOffsets(b *Broker, r *request) kmsg.Response {
 	req := r.msg.(*kmsg.ListOffsetsRequest)
 	resp := req.ResponseKind().(*kmsg.ListOffsetsResponse)
-	duplicates := newSeen()
+	var asked perPartition[[]kmsg.ListOffsetsRequestTopicPartition]
 	for _, t := range req.Topics {
 		for _, p := range t.Partitions {
-			duplicates.add(t.Topic, p.Partition)
+			questions := asked.at(t.Topic, p.Partition)
+			*questions = append(*questions, p)
 		}
 	}
-	for _, t := range req.Topics {
+	for _, t := range asked.topics {
 		rt := kmsg.NewListOffsetsResponseTopic()
-		rt.Topic = t.Topic
-		for _, p := range t.Partitions {
+		rt.Topic = t.name
+		for _, p := range t.partitions {
 			rp := kmsg.NewListOffsetsResponseTopicPartition()
-			rp.Partition, rp.Offset, rp.Timestamp, rp.LeaderEpoch = p.Partition, -1, -1, -1
-			switch {
-			case duplicates.twice(t.Topic, p.Partition):
+			rp.Partition, rp.Offset, rp.Timestamp, rp.LeaderEpoch = p.index, -1, -1, -1
+			if questions := *p.value; len(questions) > 1 {
 				rp.ErrorCode = int16(protocol.InvalidRequest)
-			default:
-				b.listOffset(req, t.Topic, &p, &rp)
+			} else {
+				b.listOffset(req, t.name, &questions[0], &rp)
 			}
 			rt.Partitions = append(rt.Partitions, rp)
 		}
@@ -100,15 +100,3 @@ func lookupOffset(p *replication.Partition, ts, end int64, a *kmsg.ListOffsetsRe
 	}
 	return err
 }
-
-// seen counts how often a request names a partition.
-type seen map[partitionKey]int
-
-type partitionKey struct {
-	topic string
-	index int32
-}
-
-func newSeen() seen                                 { return make(seen) }
-func (s seen) add(topic string, index int32)        { s[partitionKey{topic, index}]++ }
-func (s seen) twice(topic string, index int32) bool { return s[partitionKey{topic, index}] > 1 }
