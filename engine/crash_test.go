@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -257,7 +258,6 @@ func TestCrashPoints(t *testing.T) {
 	}
 	wl := &workload{fixture: newFixture(t, mem), w: w, rng: rand.New(rand.NewPCG(seed, 2)), cfg: crashConfig(t), seq: map[TopicPartition]int32{}}
 	wl.run()
-	mem.OnOp = nil
 	t.Logf("%d mutating operations, %d pictures", ops, len(pictures))
 	for _, p := range pictures {
 		if err := checkPicture(t, &p); err != nil {
@@ -355,6 +355,18 @@ func (h *history) wrote(b record.Batch) bool {
 func TestCrashDuringTruncate(t *testing.T) {
 	for _, to := range []int64{20, 17, 12, 5, 1} {
 		mem := vfs.NewMem(uint64(to))
+		var recording atomic.Bool
+		var pictures []picture
+		var mu sync.Mutex
+		mem.OnOp = func(op vfs.Op) {
+			mu.Lock()
+			defer mu.Unlock()
+			for _, mode := range vfs.CrashModes {
+				if recording.Load() {
+					pictures = append(pictures, picture{mode: mode, what: op.String(), disk: mem.Crash(mode)})
+				}
+			}
+		}
 		f := newFixture(t, mem)
 		f.open()
 		l := f.logWith("t", crashConfig(t))
@@ -370,23 +382,14 @@ func TestCrashDuringTruncate(t *testing.T) {
 		f.settle()
 		l.SetHighWatermark(to)
 		f.e.checkpoint()
-		var pictures []picture
-		var mu sync.Mutex
-		take := func(op vfs.Op) {
-			mu.Lock()
-			defer mu.Unlock()
-			for _, mode := range vfs.CrashModes {
-				pictures = append(pictures, picture{mode: mode, what: op.String(), disk: mem.Crash(mode)})
-			}
-		}
-		mem.OnOp = take
+		recording.Store(true)
 		if err := l.Truncate(to); err != nil {
 			t.Fatal(err)
 		}
 		if l.EndOffset() != to || l.FlushedOffset() != to {
 			t.Fatalf("end %d, flushed %d after truncating to %d", l.EndOffset(), l.FlushedOffset(), to)
 		}
-		mem.OnOp = nil
+		recording.Store(false)
 		last := f.mustAppend(l, batchOf(testStartMs, 1, 400))
 		if last.BaseOffset != to {
 			t.Fatalf("append after truncating at %d", last.BaseOffset)

@@ -19,6 +19,8 @@ type logDir struct {
 	loaded  bool
 	flusher *flusher
 	offline atomic.Pointer[error]
+	// writtenHW is the sum of the high watermarks when they were last written: they only grow. Under Engine.tick.
+	writtenHW int64
 
 	mu struct {
 		sync.Mutex

@@ -32,7 +32,7 @@ func Open(o Options) (*Engine, error) {
 		e.abandon()
 		return nil, err
 	}
-	e.due.reset(o.Now())
+	e.due.reset(o.Now(), checkpointIntervalMs(o.Defaults))
 	return e, nil
 }
 

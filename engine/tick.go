@@ -8,7 +8,7 @@ import (
 
 // schedule tells when periodic work is due next, in ms of the broker clock.
 type schedule struct {
-	retention, expiry, checkpoint, lazyFlush int64
+	retention, expiry, checkpoint, highWatermark, lazyFlush int64
 }
 
 // Intervals that are not configurable.
@@ -21,8 +21,8 @@ const (
 	checkpointStepBytes = 1 << 20
 )
 
-func (s *schedule) reset(now int64) {
-	s.retention, s.expiry, s.checkpoint, s.lazyFlush = now, now+expiryIntervalMs, now, now
+func (s *schedule) reset(now, checkpointMs int64) {
+	s.retention, s.expiry, s.checkpoint, s.highWatermark, s.lazyFlush = now, now+expiryIntervalMs, now+checkpointMs, now, now
 }
 
 // due tells whether work scheduled at *at is due, and schedules it again.
@@ -55,12 +55,36 @@ func (e *Engine) Tick(now int64) {
 	if due(&e.due.checkpoint, now, checkpointIntervalMs(b)) {
 		e.checkpoint()
 	}
+	if due(&e.due.highWatermark, now, b.HighWatermarkCheckpointMs) {
+		e.checkpointHighWatermarks()
+	}
 	e.emptyTrash(now)
 }
 
-// checkpointIntervalMs is the shortest of the three configured intervals: all checkpoints of a directory are written together.
+// checkpointIntervalMs is the shorter of the two configured intervals: the files are written together.
 func checkpointIntervalMs(b *config.Broker) int64 {
-	return min(b.RecoveryPointCheckpointMs, b.LogStartCheckpointMs, b.HighWatermarkCheckpointMs)
+	return min(b.RecoveryPointCheckpointMs, b.LogStartCheckpointMs)
+}
+
+// checkpointHighWatermarks writes the high watermarks of the directories in which one has moved.
+func (e *Engine) checkpointHighWatermarks() {
+	for _, d := range e.dirs {
+		if d.err() != nil {
+			continue
+		}
+		sum := int64(0)
+		for _, l := range d.list() {
+			sum += l.hw.Load()
+		}
+		if sum == d.writtenHW {
+			continue
+		}
+		if err := d.writeCheckpoints(ckptHighWatermark); err != nil {
+			e.log.Warn("writing high watermarks failed and is tried again", "dir", d.path, "err", err)
+			continue
+		}
+		d.writtenHW = sum
+	}
 }
 
 // StartBackground starts the goroutine that calls Tick about once a second until Close.
