@@ -209,9 +209,8 @@ func (a *durableAppend) AppendDone(*Append) {
 
 // offsetWaiters wakes appends when their offset is flushed, as replication does.
 type offsetWaiters struct {
-	mu      sync.Mutex
-	flushed int64
-	queue   []*durableAppend // in offset order
+	mu    sync.Mutex
+	queue []*durableAppend // in offset order
 }
 
 func newOffsetWaiters(l *Log) *offsetWaiters {

@@ -12,7 +12,6 @@ type handle struct {
 	*segment.Segment
 	createdMs int64       // broker time of the creation or, after a restart, of the opening
 	sealed    atomic.Bool // trimmed, and data and indexes are durable: the recovery point may pass its end
-	sealing   atomic.Bool // a seal job is queued
 }
 
 // segmentList is an immutable list of segments, ascending by base offset, never empty while the log is open. Readers load it without a lock
