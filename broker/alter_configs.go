@@ -123,6 +123,8 @@ func (b *Broker) checkResources(changes []configChange) {
 			c.refuse(protocol.InvalidRequest, "the request names this resource more than once")
 		case c.kind == kmsg.ConfigResourceTypeBroker:
 			b.checkBrokerResource(c)
+		case c.kind == kmsg.ConfigResourceTypeTopic && c.name == "":
+			c.refuse(protocol.InvalidRequest, "a topic resource needs the topic's name: there are no defaults of all topics but the broker's")
 		case c.kind != kmsg.ConfigResourceTypeTopic:
 			c.refuse(protocol.InvalidRequest, "this broker has configurations of topics and brokers, not of resource type "+strconv.Itoa(int(c.kind)))
 		}

@@ -16,6 +16,9 @@ func handleCreatePartitions(b *Broker, r *request) kmsg.Response {
 	change := metadata.CreatePartitionsRequest{ValidateOnly: req.ValidateOnly}
 	for _, t := range req.Topics {
 		spec := metadata.PartitionsSpec{Topic: t.Topic, Count: t.Count}
+		if t.Assignment != nil { // an empty list is one that is too short
+			spec.Assignment = [][]int32{}
+		}
 		for _, a := range t.Assignment {
 			spec.Assignment = append(spec.Assignment, a.Replicas)
 		}

@@ -24,6 +24,11 @@ func handleDeleteTopics(b *Broker, r *request) kmsg.Response {
 	}
 	answered := map[deletedKey]int{}
 	for i := range results {
+		if refs[i] == (metadata.TopicRef{}) && len(req.Topics) > 0 && req.Topics[i].Topic == nil {
+			results[i].Err = &metadata.Error{Kind: metadata.InvalidRequest, Msg: "a topic is named by its name or its id"}
+			resp.Topics = append(resp.Topics, refusedTopic(&results[i]))
+			continue
+		}
 		t := deletedTopic(refs[i], &results[i])
 		key := deletedKey{results[i].Name, results[i].ID}
 		if at, twice := answered[key]; twice { // refused, and answered once: with what all of them said
@@ -59,18 +64,24 @@ func topicRefs(req *kmsg.DeleteTopicsRequest) []metadata.TopicRef {
 
 // deletedTopic answers one topic. An error names the topic as the request did; a deleted topic has name and id.
 func deletedTopic(ref metadata.TopicRef, res *metadata.TopicResult) kmsg.DeleteTopicsResponseTopic {
-	t := kmsg.NewDeleteTopicsResponseTopic()
 	if res.Err == nil {
+		t := kmsg.NewDeleteTopicsResponseTopic()
 		t.Topic, t.TopicID = &res.Name, res.ID
 		return t
 	}
+	return named(ref, res, refusedTopic(res))
+}
+
+// refusedTopic answers an error, without naming the topic.
+func refusedTopic(res *metadata.TopicResult) kmsg.DeleteTopicsResponseTopic {
+	t := kmsg.NewDeleteTopicsResponseTopic()
 	t.ErrorCode, t.ErrorMessage = int16(codeOf(res.Err)), message(res.Err)
-	return named(ref, res, t)
+	return t
 }
 
 // named adds to an answer how the request named the topic.
 func named(ref metadata.TopicRef, res *metadata.TopicResult, t kmsg.DeleteTopicsResponseTopic) kmsg.DeleteTopicsResponseTopic {
-	if ref.ID != [16]byte{} {
+	if ref.ID != [16]byte{} && ref.Name == "" {
 		t.TopicID = ref.ID
 		return t
 	}

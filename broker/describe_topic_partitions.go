@@ -37,7 +37,7 @@ func handleDescribeTopicPartitions(b *Broker, r *request) kmsg.Response {
 		}
 		a, described := b.describeTopicPage(image, name, first, left)
 		resp.Topics = append(resp.Topics, a)
-		left -= max(described, 1) // a topic without an answer counts, so that a list of unknown names has its pages too
+		left -= described
 		if t := image.Topic(name); t != nil && first+described < len(t.Partitions) {
 			resp.NextCursor = nextCursor(name, first+described)
 			return resp
@@ -55,6 +55,9 @@ func (b *Broker) describeTopicPage(image *metadata.Image, name string, first, li
 		a.ErrorCode = int16(protocol.UnknownTopicOrPartition)
 		if metadata.ValidateTopicName(name) != nil {
 			a.ErrorCode = int16(protocol.InvalidTopicException)
+		}
+		if name == "" {
+			a.AuthorizedOperations = operationsNotWanted
 		}
 		return a, 0
 	}

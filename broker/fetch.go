@@ -44,6 +44,7 @@ type fetchPart struct {
 	data      engine.Range // holds a reference while N > 0
 	diverging protocol.EpochEnd
 	leader    protocol.LeaderHint // with the errors that mean "not here"
+	noHint    bool                // the leader is here, but not for this kind of reader
 	noNode    bool                // the partition is not on this node: does not end the wait
 	silent    bool                // incremental answer: nothing new, leave it out
 }
@@ -294,7 +295,7 @@ func (op *fetchOp) find(part *fetchPart) *replication.Partition {
 
 func (op *fetchOp) readPart(part *fetchPart, limit int, minOne bool) {
 	part.release()
-	part.code, part.noNode, part.silent = protocol.None, false, false
+	part.code, part.noNode, part.noHint, part.silent = protocol.None, false, false, false
 	part.hw, part.lso, part.logStart = -1, -1, -1
 	part.diverging = protocol.EpochEnd{Epoch: -1, EndOffset: -1}
 	if part.partition = op.find(part); part.partition == nil {
@@ -302,10 +303,10 @@ func (op *fetchOp) readPart(part *fetchPart, limit int, minOne bool) {
 		return
 	}
 	if op.req.ReplicaID >= 0 || op.req.ReplicaState.ID >= 0 { // no follower is known to this node: one replica
-		part.code = protocol.NotLeaderOrFollower
+		part.code, part.noHint = protocol.NotLeaderOrFollower, true
 		return
 	}
-	if err := part.partition.Check(part.leaderEpoch); err != nil {
+	if err := part.partition.Check(max(part.leaderEpoch, -1)); err != nil {
 		part.code = codeOf(err)
 		return
 	}

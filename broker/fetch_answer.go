@@ -80,15 +80,24 @@ func grow(topics []protocol.FetchTopic) []protocol.FetchTopic {
 	return append(topics, protocol.FetchTopic{})
 }
 
+// abortedNull tells whether the list of aborted transactions is null rather than empty: Kafka's choice is empty for a partition that nobody knows, and for
+// a successful answer to read_committed.
+func (op *fetchOp) abortedNull(part *fetchPart) bool {
+	if part.noNode {
+		return part.code == protocol.InconsistentTopicID
+	}
+	return !op.committed || part.code != protocol.None
+}
+
 func (op *fetchOp) partition(part *fetchPart) protocol.FetchPartition {
 	a := protocol.FetchPartition{
 		Index: part.key.index, ErrorCode: part.code, HighWatermark: part.hw, LastStable: part.lso, LogStart: part.logStart,
-		AbortedNull: (!op.committed || part.code != protocol.None) && !part.noNode, PreferredReplica: -1, RecordsLen: part.size(),
+		AbortedNull: op.abortedNull(part), PreferredReplica: -1, RecordsLen: part.size(),
 	}
 	if part.diverges() {
 		a.DivergingEpoch = &part.diverging
 	}
-	if part.code == protocol.NotLeaderOrFollower || part.code == protocol.FencedLeaderEpoch {
+	if part.code == protocol.NotLeaderOrFollower && !part.noHint || part.code == protocol.FencedLeaderEpoch {
 		part.leader = op.b.leaderHint(part.name, part.key.index)
 		a.CurrentLeader = &part.leader
 		op.addNode(part.leader.LeaderID)

@@ -135,7 +135,7 @@ func (l *layers) effectiveTopic(k *topicKey, overrides map[string]string) Value 
 	var list []Synonym
 	if raw, ok := overrides[k.Name]; ok {
 		v, source = k.must(raw), TopicOverride
-		list = append(list, Synonym{k.Name, k.print(v), TopicOverride})
+		list = append(list, Synonym{k.Name, raw, TopicOverride})
 	}
 	for i, link := range k.chain {
 		for _, s := range l.synonyms(brokerByName[link.broker]) {
@@ -144,5 +144,9 @@ func (l *layers) effectiveTopic(k *topicKey, overrides map[string]string) Value 
 			}
 		}
 	}
-	return Value{Key: k.Key, Value: k.print(v), Source: source, Synonyms: list}
+	shown := k.print(v)
+	if source == TopicOverride {
+		shown = overrides[k.Name] // as it was set: tools that compare what they set with what they see would set it again for ever
+	}
+	return Value{Key: k.Key, Value: shown, Source: source, Synonyms: list}
 }

@@ -75,7 +75,7 @@ func TestCreateTopicsAnswers(t *testing.T) {
 	f("ok InvalidTopic", spec("x.y", 1, 1), spec("x_y", 1, 1))
 	f("TopicExists", spec("old.name", 1, 1))
 	f("TopicExists", with(spec("old.name", 0, 0), "nonsense", "1"))
-	f("TopicAuthorizationFailed", spec(MetadataTopic, 1, 1))
+	f("InvalidRequest", spec(MetadataTopic, 1, 1))
 	f("InvalidRequest ok InvalidRequest", spec("t", 1, 1), spec("u", 1, 1), spec("t", 1, 1))
 	f("InvalidReplicationFactor", spec("t", 0, 0)) // protocol.md 6: the factor is looked at first
 	f("InvalidReplicationFactor", spec("t", 1, -2))

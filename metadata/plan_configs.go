@@ -101,9 +101,10 @@ func (c *controller) applyChanges(old map[string]string, rc *ResourceConfig) (ma
 		}
 		seen[ch.Name] = true
 		if rc.Replace {
-			if !ch.Null {
-				next[ch.Name] = ch.Value
+			if ch.Null {
+				return nil, errorf(InvalidRequest, "Null value not supported for: %s", ch.Name)
 			}
+			next[ch.Name] = ch.Value
 			continue
 		}
 		if err := c.applyChange(next, rc.Type, ch); err != nil {

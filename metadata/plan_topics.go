@@ -61,7 +61,7 @@ func (p *topicsPlan) checkName(name string) *Error {
 		return errorf(InvalidRequest, "Duplicate topic name.")
 	}
 	if name == MetadataTopic {
-		return errorf(TopicAuthorizationFailed, "Topic '%s' belongs to the controller.", name)
+		return errorf(InvalidRequest, "Topic '%s' belongs to the controller.", name)
 	}
 	if p.image.Topic(name) != nil {
 		return errorf(TopicExists, "Topic '%s' already exists.", name)

@@ -93,7 +93,7 @@ type ResourceConfig struct {
 	Type    ResourceType
 	Name    string // topic name; decimal broker id or "" for all brokers
 	Changes []ConfigChange
-	Replace bool // AlterConfigs: what is not named is removed; every Op counts as OpSet, a null value is left out
+	Replace bool // AlterConfigs: what is not named is removed; every Op counts as OpSet
 }
 
 // AlterConfigsRequest changes configs of several resources; each succeeds or fails alone.
