@@ -305,7 +305,7 @@ func (b *Broker) Serve() error {
 	}
 	var errs []error
 	for range b.servers {
-		if err := <-failed; err != nil {
+		if err := <-failed; err != nil && !errors.Is(err, netio.ErrServerClosed) { // closed before it began
 			errs = append(errs, err)
 			b.stopServers(b.ctx)
 		}

@@ -15,3 +15,18 @@ func alterRequest(version int16, kind kmsg.ConfigResourceType, name string, op k
 	req.Resources = append(req.Resources, q)
 	return req
 }
+
+// describe returns one key of a resource.
+func (c *client) describe(kind kmsg.ConfigResourceType, name, key string) kmsg.DescribeConfigsResponseResourceConfig {
+	c.t.Helper()
+	req := kmsg.NewPtrDescribeConfigsRequest()
+	req.Version, req.IncludeSynonyms = 4, true
+	q := kmsg.NewDescribeConfigsRequestResource()
+	q.ResourceType, q.ResourceName, q.ConfigNames = kind, name, []string{key}
+	req.Resources = append(req.Resources, q)
+	r := do[*kmsg.DescribeConfigsResponse](c, req).Resources[0]
+	if r.ErrorCode != 0 || len(r.Configs) != 1 {
+		c.t.Fatalf("describe %s of %q: %+v", key, name, r)
+	}
+	return r.Configs[0]
+}

@@ -67,15 +67,22 @@ func (op *fetchOp) park() bool {
 		k.set(true)
 	}
 	op.startTimer()
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if !k.mu.woken && !op.b.stopping.Load() && !op.r.call.Canceled() {
-		k.mu.state = parkParked
-		return true
+	if k.settle(op.b.stopping.Load() || op.r.call.Canceled()) {
+		return true // from here on the op belongs to whoever wakes it
 	}
-	k.mu.state = parkIdle
 	op.unregister()
 	return false
+}
+
+// settle ends arming: in parkParked (true) unless there was a wake meanwhile or nothing must wait any more.
+func (k *fetchParking) settle(over bool) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.mu.state = parkIdle
+	if !k.mu.woken && !over {
+		k.mu.state = parkParked
+	}
+	return k.mu.state == parkParked
 }
 
 func (k *fetchParking) set(woken bool) {

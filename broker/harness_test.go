@@ -565,3 +565,17 @@ func wantValues(t testing.TB, got []string, want ...string) {
 		t.Fatalf("records %v, want %v", got, want)
 	}
 }
+
+// restart stops the broker cleanly and starts another on the same files.
+func (n *node) restart(settings ...string) *node {
+	n.t.Helper()
+	n.close()
+	return startOn(n.t, n.fs, settings...)
+}
+
+// startFaulty runs a broker on an in-memory file system whose operations can be made to fail or wait.
+func startFaulty(t testing.TB, settings ...string) (*node, *vfs.Fault) {
+	t.Helper()
+	f := vfs.NewFault(vfs.NewMem(1))
+	return startOn(t, f, settings...), f
+}
