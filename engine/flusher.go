@@ -57,15 +57,26 @@ func newFlusher(d *logDir) *flusher {
 	return f
 }
 
-// requestFlush makes the log durable up to end, which it has, in the next round. Any goroutine.
-func (l *Log) requestFlush(end int64) {
-	for {
-		old := l.flushTarget.Load()
-		if end <= old || l.flushTarget.CompareAndSwap(old, end) {
-			break
-		}
+// flushGeneration tells truncations apart. An end of the log is good for requestFlush as long as the generation is what it was when the end was
+// read: under mu or maint, which keep truncations out.
+func (l *Log) flushGeneration() uint64 {
+	l.flush.Lock()
+	defer l.flush.Unlock()
+	return l.flush.gen
+}
+
+// requestFlush makes the log durable up to end in the next round, unless it was cut since generation: then end may not exist any more, and the
+// truncation has asked for what is left. Any goroutine.
+func (l *Log) requestFlush(end int64, generation uint64) {
+	l.flush.Lock()
+	current := generation == l.flush.gen
+	if current {
+		l.flush.target = max(l.flush.target, end)
 	}
-	l.dir.flusher.add(l)
+	l.flush.Unlock()
+	if current {
+		l.dir.flusher.add(l)
+	}
 }
 
 func (f *flusher) add(l *Log) {
@@ -149,9 +160,8 @@ func (f *flusher) flush(logs []*Log) {
 func (f *flusher) collect(logs []*Log) {
 	for _, l := range logs {
 		l.flush.Lock()
-		gen, from := l.flush.gen, l.flushed.Load()
+		gen, from, target := l.flush.gen, l.flushed.Load(), l.flush.target
 		l.flush.Unlock()
-		target := l.flushTarget.Load()
 		if target <= from || l.Err() != nil {
 			continue
 		}

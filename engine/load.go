@@ -275,7 +275,7 @@ func (r *loader) restore(logStart, hw int64) error {
 	l.logStart.Store(start)
 	l.logEnd.Store(end)
 	l.flushed.Store(end)
-	l.flushTarget.Store(end)
+	l.flush.target = end
 	l.hw.Store(min(max(hw, start), end))
 	if r.damage != nil {
 		l.promise.recoveryPoint.Store(r.recoveryPoint)

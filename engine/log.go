@@ -58,11 +58,11 @@ type Log struct {
 
 	flush struct {
 		sync.Mutex
-		gen uint64 // grows when a truncation makes the targets of running rounds void
+		gen    uint64 // grows when a truncation makes the targets of running rounds void
+		target int64  // what the next round makes durable
 	}
-	flushTarget atomic.Int64 // what the next round makes durable
-	flushQueued bool         // guarded by flusher.mu
-	dirtyDir    atomic.Bool  // the partition directory has entries that are not synced
+	flushQueued bool        // guarded by flusher.mu
+	dirtyDir    atomic.Bool // the partition directory has entries that are not synced
 
 	appendedBytes  atomic.Int64 // since open; to pace writeback, recovery point and lazy flushes
 	writebackBytes atomic.Int64 // appendedBytes when writeback was last asked for

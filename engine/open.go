@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"sync"
 
@@ -148,7 +149,7 @@ func (d *logDir) writeIdentity() error {
 	if err := writeMetaProperties(d.e.o.FS, d.path, m); err != nil {
 		return err
 	}
-	return d.e.o.FS.SyncDir(filepath.Dir(d.path)) // the log directory itself may be new
+	return d.syncEntries() // the log directory itself may be new
 }
 
 // loadDirs loads all directories at once. What it returns ends the engine.
@@ -199,6 +200,11 @@ func (d *logDir) load() error {
 	state.recoveryPoint = d.readCheckpoint(recoveryPointFileName)
 	state.logStart = d.readCheckpoint(logStartFileName)
 	state.highWatermark = d.readCheckpoint(highWatermarkFileName)
+	if !clean { // a partition whose creation was interrupted may be visible and not yet durable (B-A8)
+		if err := d.syncEntries(); err != nil {
+			return err
+		}
+	}
 	entries, err := fsys.ReadDir(d.path)
 	if err != nil {
 		return err
@@ -222,6 +228,18 @@ func (d *logDir) load() error {
 		return err
 	}
 	return nil
+}
+
+// syncEntries makes the directory's entries durable, and its own entry in its parent if we may.
+func (d *logDir) syncEntries() error {
+	if err := d.e.o.FS.SyncDir(d.path); err != nil {
+		return err
+	}
+	err := d.e.o.FS.SyncDir(filepath.Dir(d.path))
+	if errors.Is(err, fs.ErrPermission) {
+		return nil
+	}
+	return err
 }
 
 // readCheckpoint reads a checkpoint file. It is a derived file: a broken one counts as missing.

@@ -87,7 +87,7 @@ func (l *Log) rollLocked(cfg *logConfig, base, nowMs int64) error {
 	}
 	l.e.jobs.add(job{kind: jobSeal, log: l, seg: old, offset: base, producers: state})
 	if cfg.WriteCaching {
-		l.requestFlush(base)
+		l.requestFlush(base, l.flushGeneration())
 	}
 	l.e.log.Debug("segment rolled", "partition", l.tp.String(), "base", base, "previous", old.Base(), "previousBytes", old.Size())
 	return nil

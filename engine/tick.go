@@ -126,7 +126,7 @@ func (l *Log) flushAll() {
 	l.maint.Lock() // no truncation between looking at the end and asking for it
 	defer l.maint.Unlock()
 	if l.Err() == nil {
-		l.requestFlush(l.logEnd.Load())
+		l.requestFlush(l.logEnd.Load(), l.flushGeneration())
 	}
 }
 
@@ -194,7 +194,7 @@ func (l *Log) raiseRecoveryPoint(force bool) {
 		return
 	}
 	if l.cfg.Load().WriteCaching {
-		l.requestFlush(l.logEnd.Load()) // bounds what a power cut takes, and the next recovery
+		l.requestFlush(l.logEnd.Load(), l.flushGeneration()) // bounds what a power cut takes, and the next recovery
 	}
 	l.retrySealing()
 	point := l.claimable()

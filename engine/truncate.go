@@ -1,10 +1,13 @@
 package engine
 
 import (
+	"io"
+
 	"github.com/leatmq/leat/record"
 )
 
-// Truncate cuts the log so that to becomes its end. ErrBelowHighWatermark below the high watermark (B-D2); at or above the end it does nothing.
+// Truncate cuts the log so that to becomes its end; inside a batch, the batch goes as a whole. ErrBelowHighWatermark below the high watermark (B-D2);
+// at or above the end it does nothing.
 //
 // The order is that of B-C12: first what was promised is lowered, durably, then the data is cut, then the side state follows. A crash at any
 // point leaves a log that ends at or above to and whose promises it keeps.
@@ -18,6 +21,10 @@ func (l *Log) Truncate(to int64) error {
 	defer l.mu.Unlock()
 	if to >= l.logEnd.Load() {
 		return nil
+	}
+	to, err := l.batchBoundary(to)
+	if err != nil {
+		return l.readError(err)
 	}
 	if to < l.hw.Load() || to < l.logStart.Load() {
 		return ErrBelowHighWatermark
@@ -33,15 +40,29 @@ func (l *Log) Truncate(to int64) error {
 	if err := l.cutSideState(to); err != nil {
 		return l.dir.fail("truncate", err)
 	}
-	l.requestFlush(to)
+	l.requestFlush(to, l.flushGeneration())
 	return nil
+}
+
+// batchBoundary returns the base offset of the batch that contains offset, or offset when none does.
+func (l *Log) batchBoundary(offset int64) (int64, error) {
+	segs := l.segs.Load()
+	h := segs.list[segs.find(offset)]
+	if err := h.Load(); err != nil {
+		return 0, err
+	}
+	_, base, _, err := h.PositionOf(offset, h.Size())
+	if err == io.EOF {
+		return offset, nil
+	}
+	return min(offset, base), err
 }
 
 // lowerPromise takes back that anything at or above to is durable: in memory for running flush rounds, on disk for the next start.
 func (l *Log) lowerPromise(to int64) error {
-	l.flushTarget.Store(min(l.flushTarget.Load(), to))
 	l.flush.Lock()
-	l.flush.gen++ // behind the target: a round that sees the new generation sees the new target
+	l.flush.gen++
+	l.flush.target = min(l.flush.target, to)
 	l.flushed.Store(min(l.flushed.Load(), to))
 	l.flush.Unlock()
 	if l.promise.recoveryPoint.Load() <= to {

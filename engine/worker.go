@@ -43,7 +43,8 @@ type turn struct {
 	bufs     [][]byte
 	entries  []segment.Entry
 	bytes    int
-	appended int64 // log end to announce after the turn, -1 = unchanged
+	appended int64  // log end to announce after the turn, -1 = unchanged
+	flushGen uint64 // of the log when appended was its end
 }
 
 func newWorker(e *Engine) *worker {
@@ -291,7 +292,7 @@ func (w *worker) write() {
 		l.firstDirtyMs.Store(t.nowMs)
 	}
 	l.logEnd.Store(t.next)
-	t.appended = t.next
+	t.appended, t.flushGen = t.next, l.flushGeneration()
 }
 
 // writeFailed gives err to the batches of the write that failed, and to duplicates of them.
@@ -328,15 +329,15 @@ func (w *worker) finish() {
 	t.items = t.items[:0]
 	if t.appended >= 0 {
 		l.notifyAppended(t.appended)
-		l.appendedTo(t.appended, t.cfg)
+		l.appendedTo(t.appended, t.flushGen, t.cfg)
 	}
 	t.log, t.cfg, t.segs = nil, nil, nil
 }
 
 // appendedTo arranges that what is in the log below end becomes durable when the topic wants it.
-func (l *Log) appendedTo(end int64, cfg *logConfig) {
+func (l *Log) appendedTo(end int64, generation uint64, cfg *logConfig) {
 	if !cfg.WriteCaching || end-l.flushed.Load() >= cfg.FlushMessages {
-		l.requestFlush(end)
+		l.requestFlush(end, generation)
 		return
 	}
 	if done := l.appendedBytes.Load(); done-l.writebackBytes.Load() >= writebackStepBytes {
