@@ -140,4 +140,10 @@ var Accepted = []Acceptance{
 		Reason: "no bit of them has a meaning; Kafka sets them to 0 then and keeps them otherwise",
 		Script: `Produce/compression-types-odd-batches`, Path: `.*RecordBatches\.batch[78]`,
 	},
+	{
+		ID:     "D-17",
+		What:   "node.id shows its default among its synonyms",
+		Reason: "Kafka has no default for it; a broker without settings must have one",
+		Script: `DescribeConfigs/broker-keys`, Path: `Resources\[1\]\.Configs\[node\.id\]\.ConfigSynonyms.*`,
+	},
 }
