@@ -81,10 +81,11 @@ func refusedTopic(res *metadata.TopicResult) kmsg.DeleteTopicsResponseTopic {
 
 // named adds to an answer how the request named the topic.
 func named(ref metadata.TopicRef, res *metadata.TopicResult, t kmsg.DeleteTopicsResponseTopic) kmsg.DeleteTopicsResponseTopic {
-	if ref.ID != [16]byte{} && ref.Name == "" {
+	if ref.ID != [16]byte{} {
 		t.TopicID = ref.ID
-		return t
 	}
-	t.Topic = &res.Name
+	if ref.Name != "" || ref.ID == [16]byte{} {
+		t.Topic = &res.Name
+	}
 	return t
 }
