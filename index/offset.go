@@ -125,6 +125,9 @@ func (x *Offset) Full() bool { return x.Entries() >= x.t.max }
 // Warm tells whether a lookup of target only touches memory used by every append.
 func (x *Offset) Warm(target int64) bool { return x.t.warm(target - x.t.base) }
 
+// Cached tells whether a Lookup of any target finds the entries in the page cache.
+func (x *Offset) Cached() bool { return x.t.cached() }
+
 // TruncateTo drops the entries with an offset >= offset. For the writer; waits for running lookups.
 func (x *Offset) TruncateTo(offset int64) error {
 	n, err := x.t.keep(offset - x.t.base)

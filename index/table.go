@@ -242,6 +242,16 @@ func (t *table) warm(target int64) (warm bool) {
 	return t.cols.key(v.region.Bytes()[n*t.cols.width:]) <= target
 }
 
+// cached tells whether a lookup reads from memory. A mapped index counts as such: it was written, or read from end to end when it was opened.
+func (t *table) cached() bool {
+	v := t.acquire()
+	if v == nil {
+		return true
+	}
+	defer v.release()
+	return v.file == nil || v.file.Cached(0, t.count.Load()*int64(t.cols.width))
+}
+
 // truncate keeps the first n entries of a writable index and zeroes the others.
 func (t *table) truncate(n int) error {
 	old := int(t.count.Load())

@@ -81,14 +81,25 @@ func (s *Segment) walkTo(h *headers, pos, offset, limit int64) (int64, int64, in
 }
 
 // Hot tells whether PositionOf(offset) does not wait for the disk: offset is near the end of a segment being written, where the index
-// and the data are in memory because they were written a moment ago.
+// and the data are in memory because they were written a moment ago; or the index and the data that a lookup reads are in the page cache.
 func (s *Segment) Hot(offset int64) bool {
-	if s.sealed.Load() {
+	x := s.offsets.Load()
+	if x == nil {
 		return false
 	}
-	x := s.offsets.Load()
-	return x != nil && x.Warm(offset)
+	if !s.sealed.Load() && x.Warm(offset) {
+		return true
+	}
+	if !x.Cached() {
+		return false
+	}
+	e, _, err := x.Lookup(offset)
+	pos := int64(e.Position)
+	return err == nil && s.Cached(pos, min(hotBytes, s.size.Load()-pos))
 }
+
+// hotBytes is what must be in the page cache from the batch of an index entry on: where the headers up to the next entry are, nearly always.
+const hotBytes = 64 << 10
 
 // ReadAt reads from the data file up to Size; less than len(p) bytes come with io.EOF.
 func (s *Segment) ReadAt(p []byte, pos int64) (int, error) {
