@@ -40,6 +40,8 @@ type Options struct {
 	Rand       io.Reader      // source of new ids; default crypto/rand
 	Logger     *slog.Logger   // default: discards
 	SyncMethod string         // "auto" (default), "fdatasync" or "syncfs"
+
+	CheckpointStepBytes int64 // a log's recovery point is raised when so much was appended since; default 1 MiB. Tests have less
 }
 
 // DirStatus describes a log directory.
@@ -124,6 +126,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.CheckpointStepBytes <= 0 {
+		o.CheckpointStepBytes = checkpointStepDefault
 	}
 	switch o.SyncMethod {
 	case "":

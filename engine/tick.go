@@ -16,9 +16,9 @@ const (
 	expiryIntervalMs = 60_000
 	lazyFlushMs      = 1_000
 	tickInterval     = time.Second
-	// checkpointStepBytes is how far a log's recovery point may stay behind while that saves work: a start after a crash reads so much per log
+	// checkpointStepDefault is how far a log's recovery point may stay behind while that saves work: a start after a crash reads so much per log
 	// at most, besides what one checkpoint interval appends.
-	checkpointStepBytes = 1 << 20
+	checkpointStepDefault = 1 << 20
 )
 
 func (s *schedule) reset(now, checkpointMs int64) {
@@ -199,7 +199,7 @@ func (l *Log) raiseRecoveryPoint(force bool) {
 	l.retrySealing()
 	point := l.claimable()
 	bytes := l.appendedBytes.Load()
-	if point <= l.promise.recoveryPoint.Load() || !force && bytes-l.promise.bytes < checkpointStepBytes {
+	if point <= l.promise.recoveryPoint.Load() || !force && bytes-l.promise.bytes < l.e.o.CheckpointStepBytes {
 		return
 	}
 	if err := l.syncDerived(point); err != nil {

@@ -23,7 +23,17 @@ func (m *Mem) Crash(mode CrashMode) *Mem {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.mu.crashes++
-	rng := rand.New(rand.NewPCG(m.seed, m.mu.crashes))
+	return m.crashLocked(mode, rand.New(rand.NewPCG(m.seed, m.mu.crashes)))
+}
+
+// CrashAt is Crash with what survives decided by a seed of its own: the same disk, mode and seed always leave the same.
+func (m *Mem) CrashAt(mode CrashMode, seed uint64) *Mem {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.crashLocked(mode, rand.New(rand.NewPCG(seed, uint64(mode))))
+}
+
+func (m *Mem) crashLocked(mode CrashMode, rng *rand.Rand) *Mem {
 	after := NewMem(rng.Uint64())
 	after.mu.now, after.mu.capacity = m.mu.now, m.mu.capacity
 	c := &crash{mode: mode, rng: rng, after: after, keep: keepOdds[rng.IntN(len(keepOdds))]}

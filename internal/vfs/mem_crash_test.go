@@ -471,3 +471,35 @@ func pageOf(s string, off int) string {
 	}
 	return string(page[:])
 }
+
+// CrashAt is the same for the same seed, whatever was asked before, and differs for others.
+func TestCrashAtIsDecidedBySeed(t *testing.T) {
+	m := NewMem(1)
+	f, err := m.OpenFile("f", os.O_RDWR|os.O_CREATE, 0o644)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteAt(bytes.Repeat([]byte{7}, 32*memPageSize), 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.SyncDir("/"); err != nil {
+		t.Fatal(err)
+	}
+	left := func(seed uint64) []byte {
+		data, err := ReadFile(m.CrashAt(RandomPages, seed), "f", 1<<20)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return data
+	}
+	first := left(1)
+	others := 0
+	for seed := range uint64(20) {
+		if !bytes.Equal(left(seed), first) {
+			others++
+		}
+	}
+	if !bytes.Equal(left(1), first) || others < 10 {
+		t.Fatalf("seed 1 repeats: %v, %d of 20 seeds differ", bytes.Equal(left(1), first), others)
+	}
+}
