@@ -193,6 +193,7 @@ func (e *Engine) newLog(d *logDir, tp TopicPartition, cfg *config.Topic) *Log {
 	l.worker = e.workers[int(e.nextLog.Add(1))%len(e.workers)]
 	l.cfg.Store(e.newLogConfig(cfg))
 	l.mu.producers = newProducerTable(e.o.Defaults.ProducerIDExpirationMs)
+	l.maybeUnstable.Store(true)
 	l.epochs = newEpochCache()
 	l.latestEpoch.Store(-1)
 	l.promise.snapshotOffset = -1

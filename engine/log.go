@@ -47,7 +47,9 @@ type Log struct {
 	// epochs is read without a lock and changed under mu.
 	epochs      *epochCache
 	latestEpoch atomic.Int32 // of epochs, -1 = none
-	epochsDirty atomic.Bool  // differs from the file
+	// maybeUnstable is false only when the producers have no unstable transaction; set and cleared under mu.
+	maybeUnstable atomic.Bool
+	epochsDirty   atomic.Bool // differs from the file
 
 	segs     atomic.Pointer[segmentList]
 	logStart atomic.Int64
@@ -241,12 +243,21 @@ func (l *Log) Producers() []ProducerState {
 }
 
 // FirstUnstableOffset returns the first offset of the oldest open transaction, or false.
+//
+// It takes no lock while there are no transactions: every read asks, and the worker holds the lock during its write.
 func (l *Log) FirstUnstableOffset() (int64, bool) {
+	if !l.maybeUnstable.Load() {
+		return 0, false
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.mu.producers == nil {
 		return 0, false
 	}
 	l.mu.producers.replicatedTo(l.hw.Load())
-	return l.mu.producers.firstUnstableOffset()
+	offset, ok := l.mu.producers.firstUnstableOffset()
+	if !ok {
+		l.maybeUnstable.Store(false)
+	}
+	return offset, ok
 }

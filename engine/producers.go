@@ -368,6 +368,9 @@ func (t *producerTable) replicatedTo(highWatermark int64) {
 	t.endedTxns = slices.Delete(t.endedTxns, 0, n)
 }
 
+// unstable tells whether firstUnstableOffset may find one.
+func (t *producerTable) unstable() bool { return len(t.openTxns)+len(t.endedTxns) > 0 }
+
 // firstUnstableOffset returns the first offset of the transactions that are open, or whose end is not replicated; false when there is none.
 // Readers of committed data stop there (exclusive, B-E3).
 func (t *producerTable) firstUnstableOffset() (offset int64, ok bool) {

@@ -121,6 +121,7 @@ func (l *Log) cutSideState(to int64) error {
 	}
 	l.promise.snapshotOffset = snap.offset
 	l.mu.producers = newProducerTable(l.e.o.Defaults.ProducerIDExpirationMs)
+	l.maybeUnstable.Store(true)
 	if snap.offset >= 0 {
 		l.mu.producers.restore(snap.entries)
 	}

@@ -291,6 +291,9 @@ func (w *worker) write() {
 	if l.firstDirtyMs.Load() == 0 {
 		l.firstDirtyMs.Store(t.nowMs)
 	}
+	if l.mu.producers.unstable() {
+		l.maybeUnstable.Store(true) // before anyone can see the batch
+	}
 	l.logEnd.Store(t.next)
 	t.appended, t.flushGen = t.next, l.flushGeneration()
 }
