@@ -50,7 +50,6 @@ func TestFetchErrors(t *testing.T) {
 		{"known id, unknown partition", 13, func(t *kmsg.FetchRequestTopic) { t.Partitions[0].Partition = 1 }, protocol.UnknownTopicOrPartition},
 		{"below the start", 12, func(t *kmsg.FetchRequestTopic) { t.Partitions[0].FetchOffset = -1 }, protocol.OffsetOutOfRange},
 		{"above the end", 4, func(t *kmsg.FetchRequestTopic) { t.Partitions[0].FetchOffset = 2 }, protocol.OffsetOutOfRange},
-		{"older epoch", 12, func(t *kmsg.FetchRequestTopic) { t.Partitions[0].CurrentLeaderEpoch = -2 }, protocol.FencedLeaderEpoch},
 		{"newer epoch", 9, func(t *kmsg.FetchRequestTopic) { t.Partitions[0].CurrentLeaderEpoch = 99 }, protocol.UnknownLeaderEpoch},
 		{"history from the future", 12, func(t *kmsg.FetchRequestTopic) { t.Partitions[0].LastFetchedEpoch = 99 }, protocol.OffsetOutOfRange},
 	} {
