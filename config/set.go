@@ -37,12 +37,12 @@ func (s *Set) LoadFile(path string) error {
 	}
 	seen := map[string]int{}
 	for _, p := range list {
-		if before, ok := seen[p.name]; ok {
-			s.warn(fmt.Sprintf("%s: %s is set in line %d and again in line %d: the last one counts", path, p.name, before, p.line))
+		if before, ok := seen[p.Name]; ok {
+			s.warn(fmt.Sprintf("%s: %s is set in line %d and again in line %d: the last one counts", path, p.Name, before, p.Line))
 		}
-		seen[p.name] = p.line
-		if err := s.Override(p.name, p.value, File); err != nil {
-			return fmt.Errorf("%s:%d: %w", path, p.line, err)
+		seen[p.Name] = p.Line
+		if err := s.Override(p.Name, p.Value, File); err != nil {
+			return fmt.Errorf("%s:%d: %w", path, p.Line, err)
 		}
 	}
 	return nil

@@ -6,9 +6,8 @@ import (
 	"io/fs"
 	"path/filepath"
 	"strconv"
-	"strings"
-	"unicode/utf8"
 
+	"github.com/leatmq/leat/internal/properties"
 	"github.com/leatmq/leat/internal/vfs"
 )
 
@@ -74,9 +73,13 @@ func parseMetaProperties(path string, data []byte) (*metaProperties, error) {
 		return &MetaPropertiesError{Path: path, Kind: MetaUnreadable,
 			Msg: fmt.Sprintf(format, args...) + ": restore the file from a backup, or write cluster.id and node.id of this broker into it by hand"}
 	}
-	props, err := parseProperties(data)
+	list, err := properties.Parse(string(data))
 	if err != nil {
-		return nil, unreadable("%v", err)
+		return nil, unreadable("line %v", err)
+	}
+	props := map[string]string{}
+	for _, p := range list {
+		props[p.Name] = p.Value
 	}
 	nodeKey := "node.id"
 	switch version, ok := props["version"]; {
@@ -138,120 +141,5 @@ func formatMetaProperties(m *metaProperties) []byte {
 	if m.DirectoryID != ([16]byte{}) {
 		out = fmt.Appendf(out, "directory.id=%s\n", formatUUID(m.DirectoryID))
 	}
-	return fmt.Appendf(out, "version=%s\ncluster.id=%s\nnode.id=%d\n", metaPropertiesVersion, escapeProperty(m.ClusterID), m.NodeID)
-}
-
-// escapeProperty writes a value so that parseProperties and Java read it back.
-func escapeProperty(s string) string {
-	var b strings.Builder
-	for i, r := range s {
-		switch {
-		case r == '\\' || r == ' ' && i == 0:
-			b.WriteByte('\\')
-			b.WriteRune(r)
-		case r == '\n':
-			b.WriteString(`\n`)
-		case r == '\r':
-			b.WriteString(`\r`)
-		case r == '\t':
-			b.WriteString(`\t`)
-		case r == '\f':
-			b.WriteString(`\f`)
-		case r < ' ' || r > '~' && r <= 0xffff:
-			fmt.Fprintf(&b, `\u%04X`, r)
-		default:
-			b.WriteRune(r)
-		}
-	}
-	return b.String()
-}
-
-// parseProperties reads Java properties: one "key=value", "key: value" or "key value" per line, comments with # and !, escapes and continued
-// lines with a backslash.
-func parseProperties(data []byte) (map[string]string, error) {
-	if !utf8.Valid(data) {
-		return nil, errors.New("it is not a text file")
-	}
-	text := strings.ReplaceAll(strings.ReplaceAll(string(data), "\r\n", "\n"), "\r", "\n")
-	props := map[string]string{}
-	lines := strings.Split(text, "\n")
-	for i := 0; i < len(lines); i++ {
-		line := strings.TrimLeft(lines[i], propertySpace)
-		if line == "" || line[0] == '#' || line[0] == '!' {
-			continue
-		}
-		for isContinued(line) && i+1 < len(lines) {
-			i++
-			line = line[:len(line)-1] + strings.TrimLeft(lines[i], propertySpace)
-		}
-		key, value := splitProperty(line)
-		k, kok := unescapeProperty(key)
-		v, vok := unescapeProperty(value)
-		if !kok || !vok {
-			return nil, fmt.Errorf("line %d has an escape that is none", i+1)
-		}
-		props[k] = v
-	}
-	return props, nil
-}
-
-const propertySpace = " \t\f"
-
-// isContinued tells whether line ends with an odd number of backslashes.
-func isContinued(line string) bool {
-	return (len(line)-len(strings.TrimRight(line, `\`)))%2 == 1
-}
-
-// splitProperty cuts a line at the first separator that is not escaped.
-func splitProperty(line string) (key, value string) {
-	end := 0
-	for end < len(line) && !strings.ContainsRune("=: \t\f", rune(line[end])) {
-		if line[end] == '\\' {
-			end++
-		}
-		end++
-	}
-	end = min(end, len(line))
-	value = strings.TrimLeft(line[end:], propertySpace)
-	if value != "" && (value[0] == '=' || value[0] == ':') {
-		value = strings.TrimLeft(value[1:], propertySpace)
-	}
-	return line[:end], value
-}
-
-func unescapeProperty(s string) (string, bool) {
-	if !strings.Contains(s, `\`) {
-		return s, true
-	}
-	var b strings.Builder
-	for i := 0; i < len(s); i++ {
-		if s[i] != '\\' || i+1 == len(s) {
-			b.WriteByte(s[i])
-			continue
-		}
-		i++
-		switch s[i] {
-		case 'n':
-			b.WriteByte('\n')
-		case 'r':
-			b.WriteByte('\r')
-		case 't':
-			b.WriteByte('\t')
-		case 'f':
-			b.WriteByte('\f')
-		case 'u':
-			if i+5 > len(s) {
-				return "", false
-			}
-			n, err := strconv.ParseUint(s[i+1:i+5], 16, 16)
-			if err != nil {
-				return "", false
-			}
-			b.WriteRune(rune(n))
-			i += 4
-		default:
-			b.WriteByte(s[i])
-		}
-	}
-	return b.String(), true
+	return fmt.Appendf(out, "version=%s\ncluster.id=%s\nnode.id=%d\n", metaPropertiesVersion, properties.Escape(m.ClusterID), m.NodeID)
 }
