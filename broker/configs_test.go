@@ -142,3 +142,20 @@ func TestDynamicBrokerConfigs(t *testing.T) {
 		}
 	}
 }
+
+// A resource named again and again does not make the answer grow with what it would say.
+func TestDescribeConfigsNamedTwice(t *testing.T) {
+	n := start(t)
+	c := n.dial()
+	c.create("t", 1)
+	req := kmsg.NewPtrDescribeConfigsRequest()
+	req.Version = 4
+	q := kmsg.NewDescribeConfigsRequestResource()
+	q.ResourceType, q.ResourceName = kmsg.ConfigResourceTypeTopic, "t"
+	req.Resources = []kmsg.DescribeConfigsRequestResource{q, q, q}
+	for i, r := range do[*kmsg.DescribeConfigsResponse](c, req).Resources {
+		if i == 0 && (r.ErrorCode != 0 || len(r.Configs) < 20) || i > 0 && (protocol.Code(r.ErrorCode) != protocol.InvalidRequest || len(r.Configs) != 0) {
+			t.Errorf("%d: %s, %d configs", i, protocol.Code(r.ErrorCode).Name(), len(r.Configs))
+		}
+	}
+}

@@ -12,16 +12,27 @@ import (
 )
 
 // DescribeConfigs (32), versions 1-4: the effective configuration of topics and of this broker, where each value comes from (synonyms) and, from
-// v3, type and documentation. The broker "" is the default of all brokers: only what was set for it is shown.
+// v3, type and documentation. The broker "" is the default of all brokers: only what was set for it is shown. A resource that is named again gets
+// INVALID_REQUEST: a short request must not have an answer without bounds.
 
 func handleDescribeConfigs(b *Broker, r *request) kmsg.Response {
 	req := r.msg.(*kmsg.DescribeConfigsRequest)
 	resp := req.ResponseKind().(*kmsg.DescribeConfigsResponse)
+	type resource struct {
+		kind kmsg.ConfigResourceType
+		name string
+	}
+	named := make(map[resource]bool, len(req.Resources))
 	for i := range req.Resources {
 		q := &req.Resources[i]
+		key := resource{q.ResourceType, q.ResourceName}
+		values, code, text := []config.Value(nil), protocol.InvalidRequest, "the request names this resource more than once"
+		if !named[key] {
+			named[key] = true
+			values, code, text = b.configValues(q)
+		}
 		a := kmsg.NewDescribeConfigsResponseResource()
 		a.ResourceType, a.ResourceName = q.ResourceType, q.ResourceName
-		values, code, text := b.configValues(q)
 		a.ErrorCode = int16(code)
 		a.ErrorMessage = &text // empty, not null, on success: what a Kafka broker does
 		for j := range values {

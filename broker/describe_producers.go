@@ -13,11 +13,17 @@ import (
 func handleDescribeProducers(b *Broker, r *request) kmsg.Response {
 	req := r.msg.(*kmsg.DescribeProducersRequest)
 	resp := req.ResponseKind().(*kmsg.DescribeProducersResponse)
+	var asked perPartition[struct{}] // a partition that is named twice is answered once
 	for _, t := range req.Topics {
-		rt := kmsg.NewDescribeProducersResponseTopic()
-		rt.Topic = t.Topic
 		for _, index := range t.Partitions {
-			rt.Partitions = append(rt.Partitions, b.describeProducers(t.Topic, index))
+			asked.at(t.Topic, index)
+		}
+	}
+	for _, t := range asked.topics {
+		rt := kmsg.NewDescribeProducersResponseTopic()
+		rt.Topic = t.name
+		for _, p := range t.partitions {
+			rt.Partitions = append(rt.Partitions, b.describeProducers(t.name, p.index))
 		}
 		resp.Topics = append(resp.Topics, rt)
 	}

@@ -33,7 +33,7 @@ var handlers = map[int16]handler{
 	protocol.KeyDeleteRecords:           {answer: handleDeleteRecords, worker: always},
 	protocol.KeyInitProducerID:          {answer: handleInitProducerID, worker: always},
 	protocol.KeyOffsetForLeaderEpoch:    {answer: handleOffsetForLeaderEpoch},
-	protocol.KeyDescribeConfigs:         {answer: handleDescribeConfigs},
+	protocol.KeyDescribeConfigs:         {answer: handleDescribeConfigs, worker: always},
 	protocol.KeyAlterConfigs:            {answer: handleAlterConfigs, worker: always},
 	protocol.KeyDescribeLogDirs:         {answer: handleDescribeLogDirs, worker: always},
 	protocol.KeyCreatePartitions:        {answer: handleCreatePartitions, worker: always},
