@@ -29,6 +29,8 @@ type flusher struct {
 	round []roundLog
 	tasks []syncTask
 
+	whole wholeSync
+
 	syncers struct {
 		queue   chan *syncTask
 		running int
@@ -112,6 +114,8 @@ func (f *flusher) take() []*Log {
 func (f *flusher) loop() {
 	defer close(f.done)
 	defer close(f.syncers.queue)
+	f.whole.open(f.d)
+	defer f.whole.close()
 	for logs := f.take(); logs != nil; logs = f.take() {
 		f.flush(logs)
 		clear(logs)
@@ -197,8 +201,7 @@ func (f *flusher) sync() error {
 	case n == 1:
 		return f.d.e.runSync(&f.tasks[0])
 	case n >= syncfsFilesMin && f.useSyncFS():
-		err := f.d.e.o.FS.SyncFS(f.d.path)
-		if !errors.Is(err, errors.ErrUnsupported) {
+		if err := f.whole.sync(); !errors.Is(err, errors.ErrUnsupported) {
 			return err
 		}
 	}
@@ -212,7 +215,7 @@ func (f *flusher) useSyncFS() bool {
 	case "fdatasync":
 		return false
 	}
-	return f.d.ownFS
+	return f.d.ownFS || f.whole.harmless()
 }
 
 // syncEach syncs the tasks with as many goroutines as are worth it; the flusher itself is one of them.
@@ -220,6 +223,11 @@ func (f *flusher) syncEach() error {
 	for f.syncers.running < min(len(f.tasks), syncersMax)-1 {
 		f.syncers.running++
 		go f.syncer()
+	}
+	for i := range f.tasks { // all at once to the device, before each waits for its own
+		if h := f.tasks[i].seg; h != nil {
+			_ = h.StartWriteback(0, 0) // a hint
+		}
 	}
 	f.syncers.pending.Add(len(f.tasks) - 1)
 	for i := 1; i < len(f.tasks); i++ {

@@ -94,6 +94,15 @@ type File interface {
 	Close() error
 }
 
+// FilesystemSyncer is a File, perhaps a directory, that can sync the whole file system it is on. It reports write errors that came after it was
+// opened, also those that somebody else was told of.
+type FilesystemSyncer interface{ SyncFilesystem() error }
+
+// DirtyMeter is an FS that knows how many bytes of the machine's page cache wait for being written.
+type DirtyMeter interface {
+	DirtyBytes() (n int64, known bool)
+}
+
 // Region is mapped memory.
 type Region interface {
 	// Bytes returns the memory; valid until Close. Access it under Guard.
