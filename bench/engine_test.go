@@ -22,8 +22,7 @@ import (
 
 const (
 	batch16Records = 16
-	appendBytes    = 512 << 20 // of one turn of the append workload: one roll in the middle of it
-	appendSegment  = 256 << 20
+	appendBytes    = 512 << 20 // of one turn of the append workload; a segment (1 GiB, the default) is not filled by it
 )
 
 // newBatch builds a producer's batch of n records whose values have size bytes.
@@ -74,7 +73,7 @@ func openLog(b *testing.B, caching bool) (l *engine.Log, discard func()) {
 		b.Fatal(err)
 	}
 	cfg, err := config.NewSet().Topic(map[string]string{
-		"write.caching": fmt.Sprint(caching), "segment.bytes": fmt.Sprint(appendSegment), "file.delete.delay.ms": "0",
+		"write.caching": fmt.Sprint(caching), "file.delete.delay.ms": "0",
 	})
 	if err != nil {
 		b.Fatal(err)

@@ -39,7 +39,7 @@ func BenchmarkFetch(b *testing.B) {
 
 func benchFetch(b *testing.B) {
 	dir := scratch(b)
-	broker := startChild(b, childSpec{Role: "broker", Dir: dir})
+	broker := startChild(b, brokerSpec(dir))
 	mustCreate(b, broker.addr, "bench", fetchPartitions)
 	data := fill(b, broker.addr)
 	var files []string
@@ -83,7 +83,9 @@ func (d *fetchData) streams(b *testing.B, addr string) []*stream {
 	for i := range fetchPartitions {
 		frame, corrAt, offsetAt := offsetInFetch("bench", int32(i), fetchMax)
 		s := &stream{fd: dialRaw(b, addr), inflight: 1, frame: frame, corrAt: corrAt, records: d.perFetch() * d.batchRecords, bytes: fetchMax, need: answerHead}
-		s.prepare = func(s *stream, n int32) { binary.BigEndian.PutUint64(s.frame[offsetAt:], uint64(d.at(n)*d.batchRecords)) }
+		s.prepare = func(s *stream, n int32) {
+			binary.BigEndian.PutUint64(s.frame[offsetAt:], uint64(d.at(n)*d.batchRecords))
+		}
 		s.wants = func(n int32) bool { return n%sampleEvery == 0 }
 		s.check = d.check
 		all = append(all, s)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -16,6 +17,7 @@ var (
 	roundCount = flag.Int("rounds", 5, "how often a workload and its floor take turns")
 	roundTime  = flag.Duration("round", 700*time.Millisecond, "how long a turn of a socket workload takes")
 	profileDir = flag.String("profile", "", "write CPU and allocation profiles of brokers to this directory")
+	settings   = flag.String("set", "", "broker keys for the socket workloads: key=value,key=value")
 	dataDir    = flag.String("dir", "", "where the data is kept; default: the system's directory for temporary files")
 )
 
@@ -41,10 +43,19 @@ func scratch(b *testing.B) string {
 	return dir
 }
 
+// brokerSpec is a child that is a broker with the settings of the command line.
+func brokerSpec(dir string) childSpec {
+	s := childSpec{Role: "broker", Dir: dir}
+	if *settings != "" {
+		s.Settings = strings.Split(*settings, ",")
+	}
+	return s
+}
+
 // memoryTouched: the first touch of memory costs a fresh virtual machine 2 s/GB, and would be charged to whoever runs first.
 var memoryTouched bool
 
-const touchBytes = 3 << 30
+const touchBytes = 2 << 30
 
 // touchMemory writes a file larger than what any benchmark has in the page cache, and removes it.
 func touchMemory(b *testing.B) {

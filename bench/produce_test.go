@@ -35,7 +35,7 @@ func BenchmarkProduce(b *testing.B) {
 }
 
 func (sh shape) bench(b *testing.B) {
-	broker := startChild(b, childSpec{Role: "broker", Dir: scratch(b)})
+	broker := startChild(b, brokerSpec(scratch(b)))
 	mustCreate(b, broker.addr, "bench", int32(sh.connections))
 	answer := newProduceAnswer("bench")
 	bare := startChild(b, childSpec{Role: "bare-produce", Dir: scratch(b), Answer: answer.size})

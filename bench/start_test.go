@@ -188,12 +188,20 @@ var readyLine = regexp.MustCompile(`leat is ready on (\S+)`)
 func startProgram(b *testing.B, path string) *program {
 	b.Helper()
 	p := &program{cmd: exec.Command(path, "serve", "--data-dir", filepath.Join(scratch(b), "data"), "--listen", "127.0.0.1:0", "--log-level", "warn")}
-	stderr, err := p.cmd.StderrPipe()
-	if err != nil {
+	if err := p.start(); err != nil {
 		b.Fatal(err)
 	}
+	return p
+}
+
+// start runs the program and waits until it is ready.
+func (p *program) start() error {
+	stderr, err := p.cmd.StderrPipe()
+	if err != nil {
+		return err
+	}
 	if err := p.cmd.Start(); err != nil {
-		b.Fatal(err)
+		return err
 	}
 	in := bufio.NewReader(stderr)
 	var said strings.Builder
@@ -205,11 +213,11 @@ func startProgram(b *testing.B, path string) *program {
 			break
 		}
 		if err != nil {
-			b.Fatalf("leat did not start:\n%s", said.String())
+			return fmt.Errorf("leat did not start:\n%s", said.String())
 		}
 	}
 	go io.Copy(io.Discard, in)
-	return p
+	return nil
 }
 
 func (p *program) stop(b *testing.B) {

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"text/tabwriter"
 	"testing"
+	"text/tabwriter"
 	"time"
 )
 
