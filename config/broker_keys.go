@@ -181,7 +181,7 @@ var brokerKeys = []brokerKey{
 
 	// The log.
 	{Key{Name: "log.sync.method", Type: String, Default: "auto", Values: []string{"auto", "fdatasync", "syncfs"},
-		Doc: "How a flush round reaches the disk: fdatasync per file, syncfs once per filesystem, or auto: syncfs when many files are dirty and the filesystem is not shared. Not in Kafka."},
+		Doc: "How a flush round reaches the disk: fdatasync per file, syncfs once per filesystem, or auto: syncfs when many files are dirty and the filesystem is not shared, or little is dirty on the whole machine. Not in Kafka."},
 		"", func(b *Broker, v value) { b.LogSyncMethod = v.s }},
 	{Key{Name: "log.flush.scheduler.interval.ms", Type: Long, Default: "9223372036854775807", Min: 1, Max: anyLong,
 		Doc: "How often write.caching topics are looked at for flush.ms; also the default of flush.ms when log.flush.interval.ms is not set."},

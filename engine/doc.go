@@ -76,8 +76,8 @@
 //
 // A round takes the dirty logs of the directory, syncs their files, raises the flushed offsets, tells the observers; the next one begins at
 // once if something became dirty meanwhile. One to three files are synced in parallel; more with one syncfs when the directory has a file system
-// of its own. What a round makes durable is each log's target as of the taking. A failed sync is final: the kernel may have dropped the pages, so a retry
-// could succeed without the data. The directory goes offline and everything that waits fails.
+// of its own, or when little is dirty on the whole machine. What a round makes durable is each log's target as of the taking. A failed sync is final: the
+// kernel may have dropped the pages, so a retry could succeed without the data. The directory goes offline and everything that waits fails.
 //
 // # Locks
 //

@@ -248,7 +248,8 @@ func (s *Segment) Sync() error {
 	}
 	err := (*f).Sync()
 	if err != nil {
-		s.syncErr.CompareAndSwap(nil, &err)
+		first := err // on the heap only when it is needed
+		s.syncErr.CompareAndSwap(nil, &first)
 	}
 	return err
 }
