@@ -245,4 +245,3 @@ func diskUse(b *testing.B, dir string) float64 {
 	}
 	return float64(blocks * 512)
 }
-
