@@ -152,9 +152,11 @@ func TestDescribeConfigsNamedTwice(t *testing.T) {
 	req.Version = 4
 	q := kmsg.NewDescribeConfigsRequestResource()
 	q.ResourceType, q.ResourceName = kmsg.ConfigResourceTypeTopic, "t"
-	req.Resources = []kmsg.DescribeConfigsRequestResource{q, q, q}
+	for range maxRepeated + 5 {
+		req.Resources = append(req.Resources, q)
+	}
 	for i, r := range do[*kmsg.DescribeConfigsResponse](c, req).Resources {
-		if i == 0 && (r.ErrorCode != 0 || len(r.Configs) < 20) || i > 0 && (protocol.Code(r.ErrorCode) != protocol.InvalidRequest || len(r.Configs) != 0) {
+		if i <= maxRepeated && (r.ErrorCode != 0 || len(r.Configs) < 20) || i > maxRepeated && (protocol.Code(r.ErrorCode) != protocol.InvalidRequest || len(r.Configs) != 0) {
 			t.Errorf("%d: %s, %d configs", i, protocol.Code(r.ErrorCode).Name(), len(r.Configs))
 		}
 	}

@@ -12,8 +12,11 @@ import (
 )
 
 // DescribeConfigs (32), versions 1-4: the effective configuration of topics and of this broker, where each value comes from (synonyms) and, from
-// v3, type and documentation. The broker "" is the default of all brokers: only what was set for it is shown. A resource that is named again gets
-// INVALID_REQUEST: a short request must not have an answer without bounds.
+// v3, type and documentation. The broker "" is the default of all brokers: only what was set for it is shown. Resources may be named again, as
+// with Kafka, but not without end (maxRepeated): a short request must not have an answer without bounds.
+
+// maxRepeated is how many resources of a request may have been named before in it; the others get INVALID_REQUEST.
+const maxRepeated = 16
 
 func handleDescribeConfigs(b *Broker, r *request) kmsg.Response {
 	req := r.msg.(*kmsg.DescribeConfigsRequest)
@@ -22,13 +25,17 @@ func handleDescribeConfigs(b *Broker, r *request) kmsg.Response {
 		kind kmsg.ConfigResourceType
 		name string
 	}
-	named := make(map[resource]bool, len(req.Resources))
+	named, repeated := make(map[resource]bool, len(req.Resources)), 0
 	for i := range req.Resources {
 		q := &req.Resources[i]
 		key := resource{q.ResourceType, q.ResourceName}
-		values, code, text := []config.Value(nil), protocol.InvalidRequest, "the request names this resource more than once"
-		if !named[key] {
-			named[key] = true
+		again := named[key]
+		named[key] = true
+		if again {
+			repeated++
+		}
+		values, code, text := []config.Value(nil), protocol.InvalidRequest, "the request names too many resources more than once"
+		if !again || repeated <= maxRepeated {
 			values, code, text = b.configValues(q)
 		}
 		a := kmsg.NewDescribeConfigsResponseResource()
