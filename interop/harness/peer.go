@@ -101,17 +101,19 @@ func (p *Peer) cleanup(t testing.TB) {
 
 var readyLine = regexp.MustCompile(`(?m)^leat is ready on (\S+)$`)
 
-// startLeat runs `leat serve` and waits for its ready line.
-func (p *Peer) startLeat() error {
+// command is `leat serve` with the peer's settings.
+func (p *Peer) command() *exec.Cmd {
 	args := []string{"serve", "--data-dir", p.DataDir(), "--listen", p.listen}
 	for _, s := range p.settings {
 		args = append(args, "--set", s)
 	}
-	if err := os.MkdirAll(p.Dir, 0o755); err != nil {
-		return err
-	}
+	return exec.Command(p.bin, args...)
+}
+
+// startLeat runs `leat serve` and waits for its ready line.
+func (p *Peer) startLeat() error {
 	mark := outSize(p.Dir)
-	c, err := startChild(p.Dir, exec.Command(p.bin, args...))
+	c, err := startChild(p.Dir, p.command())
 	if err != nil {
 		return err
 	}
