@@ -1,6 +1,7 @@
 package vfs
 
 import (
+	"bytes"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -208,7 +209,7 @@ func (t *pageTable) cutAt(size int64) {
 	if keep < int64(len(t.pages)) {
 		t.pages = t.pages[:keep]
 	}
-	if rest := size % memPageSize; rest != 0 && t.page(keep-1) != nil {
+	if rest := size % memPageSize; rest != 0 && t.page(keep-1) != nil && !bytes.Equal(t.pages[keep-1][rest:], zeroPage[rest:]) {
 		p := clonePage(t.pages[keep-1])
 		clear(p[rest:])
 		t.pages[keep-1] = p
