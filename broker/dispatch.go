@@ -11,7 +11,8 @@ import (
 	"github.com/leatmq/leat/protocol"
 )
 
-// handler is how one API is answered: answer for requests that have their answer when it returns, start for those that complete the call themselves.
+// handler is how one API is answered: answer for requests that have their answer when it returns (nil closes the connection), start for those that
+// complete the call themselves.
 type handler struct {
 	answer func(*Broker, *request) kmsg.Response
 	start  func(*Broker, *request)
@@ -131,7 +132,11 @@ func (b *Broker) run(r *request) {
 		r.how.start(b, r)
 		return
 	}
-	r.reply(r.how.answer(b, r))
+	if resp := r.how.answer(b, r); resp != nil {
+		r.reply(resp)
+		return
+	}
+	r.call.Complete(netio.Response{None: true, Close: true})
 }
 
 // submit hands a request to a worker, which then runs those of its connection that come meanwhile.

@@ -9,8 +9,15 @@ import (
 // FindCoordinator (10), versions 0-6: where the coordinator of a group or transactional id is. There are no coordinators yet; the API is listed
 // because old librdkafka uses lz4 only with brokers that list it. Every key gets COORDINATOR_NOT_AVAILABLE, which clients retry.
 
-func handleFindCoordinator(_ *Broker, r *request) kmsg.Response {
+// maxCoordinatorKeys bounds a request: an answer is tens of times as long as a key may be.
+const maxCoordinatorKeys = 100_000
+
+func handleFindCoordinator(b *Broker, r *request) kmsg.Response {
 	req := r.msg.(*kmsg.FindCoordinatorRequest)
+	if n := len(req.CoordinatorKeys); n > maxCoordinatorKeys {
+		b.log.Warn("connection closed: a FindCoordinator request has too many keys", "client", r.call.Conn.RemoteAddr(), "keys", n, "limit", maxCoordinatorKeys)
+		return nil
+	}
 	resp := req.ResponseKind().(*kmsg.FindCoordinatorResponse)
 	text := "this broker has no group or transaction coordinator"
 	resp.NodeID, resp.Port = -1, -1
