@@ -6,6 +6,8 @@ LDFLAGS := -s -w -X main.version=$(VERSION)
 DATA    ?= ./data
 ARGS    ?=
 FUZZTIME ?= 10s
+BENCH   ?= .
+BENCHSKIP ?= Restart|Partitions
 
 .PHONY: build run test check race fuzz bench interop clean help
 
@@ -39,8 +41,8 @@ fuzz: ## every fuzz target for FUZZTIME (default 10s)
 	    echo "fuzz $$pkg $$target"; $(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x $$pkg; \
 	  done; done
 
-bench: ## the benchmark table: records/s, MB/s, CPU per GB, allocations
-	$(GO) test -run '^$$' -bench . -benchmem ./bench
+bench: ## the benchmark table: records/s, MB/s, CPU per GB, allocations, ratio to the bare system calls; BENCHSKIP=- adds the long ones
+	$(GO) test -run '^$$' -bench '$(BENCH)' -skip '$(BENCHSKIP)' -benchtime 1x -timeout 30m ./bench
 
 interop: build ## foreign clients, real Kafka, the differential suite
 	cd interop && $(GO) test -count=1 -timeout 25m ./...

@@ -56,7 +56,7 @@ func BenchmarkPartitions(b *testing.B) {
 	program := buildProgram(b)
 	dir := filepath.Join(scratch(b), "data")
 	p := startProgramOn(b, program, dir)
-	rss := p.memory(b, "RssAnon")
+	rss := p.memory(b, "Anonymous")
 	var ms []float64
 	for at := 0; at < *manyPartitions; at += 1000 {
 		begin := time.Now()
@@ -65,7 +65,7 @@ func BenchmarkPartitions(b *testing.B) {
 	}
 	n := float64(*manyPartitions)
 	noteFact(b, "creating 1,000 partitions", "create-ms", "<= 1000 ms", ms...)
-	noteFact(b, fmt.Sprintf("%d idle partitions: anonymous memory, each", *manyPartitions), "KiB", "<= 4 KiB", (p.memory(b, "RssAnon")-rss)/1024/n)
+	noteFact(b, fmt.Sprintf("%d idle partitions: anonymous memory, each", *manyPartitions), "KiB", "<= 4 KiB", (p.memory(b, "Anonymous")-rss)/1024/n)
 	noteFact(b, "  open descriptors", "fds", "", p.count(b, "fd"))
 	noteFact(b, "  mappings", "maps", "", p.count(b, "maps"))
 	noteFact(b, "  disk, each", "disk-KiB", "<= 64 KiB", diskUse(b, dir)/1024/n)
@@ -73,21 +73,21 @@ func BenchmarkPartitions(b *testing.B) {
 	w.write(b, int64(*manyActive)*4<<10)
 	noteFact(b, fmt.Sprintf("%d of them active: open descriptors", *manyActive), "active-fds", "", p.count(b, "fd"))
 	noteFact(b, "  mappings", "active-maps", "", p.count(b, "maps"))
-	noteFact(b, "  anonymous memory", "MiB", "", p.memory(b, "RssAnon")/(1<<20))
+	noteFact(b, "  anonymous memory", "MiB", "", p.memory(b, "Anonymous")/(1<<20))
 	killUnderLoad(b, p, w)
 	p, t := restartOn(b, program, dir)
 	noteFact(b, fmt.Sprintf("%d partitions, %d active, kill -9: start to first acknowledged record", *manyPartitions, *manyActive), "kill-ms", "<= 1000 ms", t)
 	noteFact(b, "  bytes read until then, per partition", "KiB/partition", "", p.io(b, "rchar")/1024/n)
 	noteFact(b, "  open descriptors", "restart-fds", "", p.count(b, "fd"))
 	noteFact(b, "  mappings", "restart-maps", "", p.count(b, "maps"))
-	noteFact(b, "  anonymous memory", "restart-MiB", "", p.memory(b, "RssAnon")/(1<<20))
+	noteFact(b, "  anonymous memory", "restart-MiB", "", p.memory(b, "Anonymous")/(1<<20))
 	begin := time.Now()
 	p.stop(b)
 	noteFact(b, "  clean stop", "stop-ms", "", time.Since(begin).Seconds()*1000)
 	p, t = restartOn(b, program, dir)
 	noteFact(b, "  clean stop: start to first acknowledged record", "clean-ms", "<= 1000 ms", t)
 	noteFact(b, "  bytes read until then, per partition", "clean-KiB/partition", "", p.io(b, "rchar")/1024/n)
-	noteFact(b, "  anonymous memory", "clean-MiB", "", p.memory(b, "RssAnon")/(1<<20))
+	noteFact(b, "  anonymous memory", "clean-MiB", "", p.memory(b, "Anonymous")/(1<<20))
 	p.stop(b)
 }
 
