@@ -17,8 +17,8 @@ import (
 	"github.com/leatmq/leat/interop/harness"
 )
 
-// filesPerRun bounds how many files one JVM looks at: command lines have a limit.
-const filesPerRun = 200
+// filesPerRun bounds how many files one JVM looks at: command lines have a limit, and so has the time of one run. Deep iteration prints a line a record.
+const filesPerRun = 40
 
 // complaint matches what DumpLogSegments prints when it does not like something.
 var complaint = regexp.MustCompile(`(?i)isvalid: false|mismatch|non-consecutive|corrupt|invalid|exception|could not|found timestamp|out of order|error|sanity check failed`)
