@@ -218,7 +218,6 @@ type durable struct {
 	engine.Append
 	ready chan struct{}
 	waits *flushWaits
-	sent  time.Time
 }
 
 func (a *durable) AppendDone(*engine.Append) {
