@@ -1,0 +1,5 @@
+//go:build !linux
+
+package load
+
+func newPoller() (poller, error) { return newNetPoller(), nil }
