@@ -34,10 +34,15 @@ func (m *OffsetImage) Install(fsys vfs.FS, name string) (x *Offset, stored error
 			return x, nil
 		}
 	}
-	x = &Offset{}
+	return m.Open(name), stored
+}
+
+// Open makes an index of the image that lives in memory; name is only for errors.
+func (m *OffsetImage) Open(name string) *Offset {
+	x := &Offset{}
 	x.t.hold(&offsetColumns, name, m.base, m.entries)
 	invariant.Must(x.loadLast() == nil, "index %s in memory cannot be read", name)
-	return x, stored
+	return x
 }
 
 // TimeImage is a time index being rebuilt in memory.
@@ -74,10 +79,15 @@ func (m *TimeImage) Install(fsys vfs.FS, name string) (x *Time, stored error) {
 			return x, nil
 		}
 	}
-	x = newTime(m.base)
+	return m.Open(name), stored
+}
+
+// Open is OffsetImage.Open for the time index.
+func (m *TimeImage) Open(name string) *Time {
+	x := newTime(m.base)
 	x.t.hold(&timeColumns, name, m.base, m.entries)
 	invariant.Must(x.loadLast() == nil, "time index %s in memory cannot be read", name)
-	return x, stored
+	return x
 }
 
 // hold makes a sealed index of entries in memory.

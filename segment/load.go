@@ -42,12 +42,18 @@ func (s *Segment) loadLocked() error {
 	t, err := s.tail(&h, offsets, times)
 	if err != nil || t.missing {
 		// The end is found again by the rebuild, from the start.
-		offsets, times = discard(offsets), discard(times)
+		t, err = tail{}, nil
+		if kept := s.tailOfDamaged(&h, offsets, times, &t); !kept {
+			offsets, times = discard(offsets), discard(times)
+		}
 	}
 	if offsets == nil || times == nil {
 		if offsets, times, t, err = s.rebuildLocked(&h, offsets, times); err != nil {
 			return err
 		}
+	}
+	if t.damage != nil {
+		s.damage.Store(t.damage)
 	}
 	s.offsets.Store(offsets)
 	s.times.Store(times)
@@ -95,7 +101,8 @@ func discard[X interface {
 type tail struct {
 	end, next int64
 	ix        indexer
-	missing   bool // an index lacks an entry it must have, or has one it must not have
+	missing   bool          // an index lacks an entry it must have, or has one it must not have
+	damage    *CorruptError // of the data; end is there
 }
 
 // tail walks from the last entry of the offset index. Without indexes there is no tail to look for.
@@ -128,6 +135,30 @@ func (s *Segment) tail(h *headers, offsets *index.Offset, times *index.Time) (ta
 	return t, err
 }
 
+// tailOfDamaged finds out whether it is the data and not the indexes that is damaged: both indexes are valid by themselves, and a walk from their last entry
+// that agrees with the data meets damage. The indexes are then kept as they are, for they lead around the damage, and t ends at it.
+func (s *Segment) tailOfDamaged(h *headers, offsets *index.Offset, times *index.Time, t *tail) bool {
+	if offsets == nil || times == nil {
+		return false
+	}
+	t.ix.reset(s.base)
+	t.ix.seed(h, times.Last())
+	n := offsets.Entries()
+	pos := int64(0)
+	for ; n > 0; n-- {
+		e, err := offsets.Entry(n - 1)
+		if err != nil {
+			return false
+		}
+		if b, _, err := h.at(int64(e.Position)); err == nil && b.LastOffset() == e.Offset {
+			pos = int64(e.Position)
+			break
+		}
+	}
+	err := s.walkHeaders(h, pos, t, func(*Entry, int64) {})
+	return errors.As(err, &t.damage)
+}
+
 // lastTimeProven tells whether there is a batch that ends with the offset of the last time entry and has its timestamp.
 func (s *Segment) lastTimeProven(h *headers, offsets *index.Offset, last index.TimeEntry) (bool, error) {
 	if last.Timestamp < 0 {
@@ -150,8 +181,10 @@ func (s *Segment) walkHeaders(h *headers, pos int64, t *tail, due func(e *Entry,
 	t.end, t.next = pos, s.base
 	for {
 		b, size, err := h.at(t.end)
-		if err == nil && (b.BaseOffset() < t.next || !s.OffsetFits(b.LastOffset())) {
-			return s.corrupt(t.end, &OffsetError{Offset: b.BaseOffset(), NextOffset: t.next, Msg: "offsets of the segment go back or too far"})
+		if err == nil {
+			if err := s.follows(b, t.next, pos == 0 || t.end > pos); err != nil {
+				return s.corrupt(t.end, err)
+			}
 		}
 		switch {
 		case err == io.EOF:
@@ -222,6 +255,12 @@ func (s *Segment) rebuildLocked(h *headers, offsets *index.Offset, times *index.
 		offsetImage.Add(e.LastOffset, int32(pos))
 		timeImage.MaybeAdd(t.ix.maxTimestamp, t.ix.maxOffset)
 	})
+	if errors.As(err, &t.damage) { // what there is before the damage can be read; an index that ends there must not stay on disk
+		discard(offsets)
+		discard(times)
+		timeImage.MaybeAdd(t.ix.maxTimestamp, t.ix.maxOffset)
+		return offsetImage.Open(s.pathLocked(IndexSuffix)), timeImage.Open(s.pathLocked(TimeIndexSuffix)), t, nil
+	}
 	if err != nil {
 		discard(offsets)
 		discard(times)

@@ -56,6 +56,7 @@ func startOf(h *headers, offsets *index.Offset, offset int64) (int64, error) {
 
 // walkTo goes from batch to batch until one ends at or behind offset; io.EOF if it does not end by limit.
 func (s *Segment) walkTo(h *headers, pos, offset, limit int64) (int64, int64, int, error) {
+	next, known := s.base, pos == 0
 	for {
 		if pos >= limit {
 			return limit, 0, 0, io.EOF
@@ -64,8 +65,11 @@ func (s *Segment) walkTo(h *headers, pos, offset, limit int64) (int64, int64, in
 		if err == io.EOF {
 			return limit, 0, 0, io.EOF
 		}
+		if err == nil {
+			err = s.follows(b, next, known)
+		}
 		if err != nil {
-			if notABatch(err) {
+			if notABatch(err) || isOffsetError(err) {
 				err = s.corrupt(pos, err)
 			}
 			return 0, 0, 0, err
@@ -77,6 +81,7 @@ func (s *Segment) walkTo(h *headers, pos, offset, limit int64) (int64, int64, in
 			return pos, b.BaseOffset(), size, nil
 		}
 		pos += int64(size)
+		next, known = b.NextOffset(), true
 	}
 }
 

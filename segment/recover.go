@@ -46,6 +46,8 @@ type RecoverResult struct {
 	CutBytes   int64  // what was behind Size and is cut off; 0 when it was only zeros
 	Reason     Reason // what was behind Size
 	Detail     string // about the batch that ended the scan; empty when Reason is Clean or ZeroTail
+	// Damaged: the valid batches end below what was promised. Nothing was cut, and the segment takes no Append.
+	Damaged bool
 }
 
 // openActive opens the files for writing and finds the end of the data. It changes nothing when there is something behind the end.
@@ -95,6 +97,7 @@ func (s *Segment) findEnd(f vfs.File, size int64) (walked, error) {
 	}
 	r := newBatches(f, size)
 	defer r.close()
+	s.checked.trust(pos)
 	return s.walk(&r, walked{end: pos, next: s.base}, func(record.Batch, *walked) error { return nil })
 }
 
@@ -300,10 +303,11 @@ func (s *Segment) proven(f vfs.File, size int64) (int, error) {
 // walk scans valid batches from w.end, a batch boundary, on and calls fn for each with what was found before it. Its error is one of
 // reading or of fn; what ended the valid batches is in why.
 func (s *Segment) walk(r *batches, w walked, fn func(b record.Batch, w *walked) error) (walked, error) {
+	start := w.end
 	for {
 		b, err := r.at(w.end)
 		if err == nil {
-			err = s.acceptable(b, w.next)
+			err = s.acceptable(b, w.next, start == 0 || w.end > start)
 		}
 		switch {
 		case err == io.EOF:
@@ -326,11 +330,16 @@ func (s *Segment) walk(r *batches, w walked, fn func(b record.Batch, w *walked) 
 	}
 }
 
-func (s *Segment) acceptable(b record.Batch, next int64) error {
+func (s *Segment) acceptable(b record.Batch, next int64, known bool) error {
 	if err := b.Check(); err != nil {
 		return err
 	}
-	if b.BaseOffset() < next || !s.OffsetFits(b.LastOffset()) {
+	return s.follows(b, next, known)
+}
+
+// follows checks the offsets of a batch behind which next is due; known: the batch before it was seen, so next is not only a lower bound.
+func (s *Segment) follows(b record.Batch, next int64, known bool) error {
+	if b.BaseOffset() < next || !s.OffsetFits(b.LastOffset()) || known && s.o.Dense && b.BaseOffset() != next {
 		return &OffsetError{Offset: b.BaseOffset(), NextOffset: next, Msg: "it does not follow"}
 	}
 	return nil
@@ -365,6 +374,12 @@ func (s *Segment) publishWalk(w *walked) {
 // Index entries before from are kept if they agree with the data and are complete: that is so if SyncIndexes came before from became the
 // recovery point, else they are made again, which takes a scan of the whole segment. A second Recover changes nothing. RecoverResult.Size < from means that synced data is gone: the caller decides what that means.
 func (s *Segment) Recover(from int64, visit func(b record.Batch, pos int64) error) (RecoverResult, error) {
+	return s.RecoverPromised(from, s.base, visit)
+}
+
+// RecoverPromised is Recover for a segment whose batches below the offset promised were on stable storage. If the valid batches end before it, what
+// follows is damage and no torn tail: the data file is left as it is (RecoverResult.Damaged).
+func (s *Segment) RecoverPromised(from, promised int64, visit func(b record.Batch, pos int64) error) (RecoverResult, error) {
 	if s.sealed.Load() {
 		return RecoverResult{}, ErrSealed
 	}
@@ -381,11 +396,15 @@ func (s *Segment) Recover(from int64, visit func(b record.Batch, pos int64) erro
 	if err != nil {
 		return RecoverResult{}, err
 	}
-	if err := s.cutTxns(w.next); err != nil {
-		return RecoverResult{}, err
-	}
 	result, err := s.judge(f, size, &w)
 	if err != nil {
+		return result, err
+	}
+	if result.Damaged = w.next < promised; result.Damaged {
+		s.publishWalk(&w)
+		return result, nil
+	}
+	if err := s.cutTxns(w.next); err != nil {
 		return result, err
 	}
 	return result, s.finishRecovery(f, size, &w)
@@ -457,5 +476,5 @@ func (s *Segment) validBehind(f vfs.File, size int64, w *walked) bool {
 		return false
 	}
 	next, err := r.at(w.end + int64(len(bad)))
-	return err == nil && s.acceptable(next, w.next) == nil
+	return err == nil && s.acceptable(next, w.next, false) == nil
 }

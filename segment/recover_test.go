@@ -199,8 +199,15 @@ func TestDamagedDataOfSealed(t *testing.T) {
 	s.Release()
 	must(t, m.Remove(filepath.Join(testDir, FileName(1000, IndexSuffix))))
 	s = value[*Segment](t)(Open(testDir, 1000, testOptions(m), true))
-	if err := s.Load(); !errors.As(err, &corrupt) || !strings.Contains(err.Error(), LogSuffix) {
-		t.Fatalf("load without index: %v", err)
+	must(t, s.Load())
+	if err := s.Damage(); !errors.As(err, &corrupt) || corrupt.Pos != size(want[:50]) || corrupt.File != s.path(LogSuffix) {
+		t.Fatalf("loaded without index: %v", err)
+	}
+	if s.NextOffset() != want[50].BaseOffset() || s.Size() != size(want[:50]) { // what is before it can be read
+		t.Fatalf("ends at offset %d, position %d", s.NextOffset(), s.Size())
+	}
+	if _, err := m.Stat(s.path(IndexSuffix)); err == nil {
+		t.Fatal("an index that ends at the damage is on disk")
 	}
 }
 

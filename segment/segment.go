@@ -21,6 +21,9 @@ type Options struct {
 	IndexIntervalBytes int   // index.interval.bytes
 	IndexMaxBytes      int   // segment.index.bytes, for each of the two indexes
 	PreallocStep       int64 // bytes allocated by the first append; 0 means 64 KiB. Doubles up to 64 MiB. Negative: nothing is allocated ahead
+	// Dense: the log never has gaps in its offsets, because nothing compacts it. A batch that does not continue the one before is then damage: no checksum
+	// covers the base offset.
+	Dense bool
 	// Now gives the append time of a segment that has none yet, in ms; nil means 0.
 	Now func() int64
 	// Reap gets a segment whose last reference is gone and must call Destroy, which closes and perhaps unlinks: slow on a large file.
@@ -44,6 +47,7 @@ type Segment struct {
 	nextOffset atomic.Int64 // base <= it, -1 on a sealed segment not loaded
 	sealed     atomic.Bool
 	recent     recent // positions of the batches appended last
+	checked    checked
 
 	// data and the indexes are nil until opened; set once except by reopening a sealed segment for writing.
 	data    atomic.Pointer[vfs.File]
@@ -52,6 +56,8 @@ type Segment struct {
 
 	// syncErr is the error of the first failed Sync.
 	syncErr atomic.Pointer[error]
+	// damage is what a sealed segment could not be loaded past: it ends there, as far as readers go.
+	damage atomic.Pointer[CorruptError]
 	// indexErr is the first error that kept an entry out of an index.
 	indexErr atomic.Pointer[error]
 
@@ -102,6 +108,7 @@ func Create(dir string, base int64, o *Options) (*Segment, error) {
 	s.stat.maxKnown = true
 	s.nextOffset.Store(base)
 	s.recent.reset(0, 0)
+	s.checked.trust(0)
 	return s, nil
 }
 
@@ -188,6 +195,14 @@ func (s *Segment) fileLocked() (vfs.File, error) {
 	}
 	s.data.Store(&f)
 	return f, nil
+}
+
+// Damage returns what keeps readers from the end of a sealed segment; nil normally, and before Load.
+func (s *Segment) Damage() error {
+	if e := s.damage.Load(); e != nil {
+		return e
+	}
+	return nil
 }
 
 // Base returns the base offset.
