@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math/bits"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -207,6 +208,20 @@ func writeTopicID(fsys vfs.FS, dir string, id [16]byte) error {
 }
 
 func formatTopicID(id [16]byte) []byte { return []byte(partitionMetadataPrefix + formatUUID(id)) }
+
+// topicIDBitsMax is in how many bits an id may differ from the one it should be and still count as that one, damaged: one character of the file is at
+// most six. Ids are random, so two different ones are never that close.
+const topicIDBitsMax = 6
+
+// SameTopic tells whether the id found on disk is want, though perhaps damaged: partition.metadata has no checksum, and a flipped bit in it must not make
+// the data below it another topic's.
+func SameTopic(found, want [16]byte) bool {
+	n := 0
+	for i := range found {
+		n += bits.OnesCount8(found[i] ^ want[i])
+	}
+	return n <= topicIDBitsMax
+}
 
 // formatUUID and parseUUID are how Kafka writes uuids: base64url without padding.
 func formatUUID(id [16]byte) string { return base64.RawURLEncoding.EncodeToString(id[:]) }

@@ -140,7 +140,7 @@ func (d *logDir) writeCheckpoints(kinds int) error {
 		err = write(ckptLogStart, logStartFileName, func(l *Log) int64 { return l.logStart.Load() })
 	}
 	if err == nil {
-		err = write(ckptHighWatermark, highWatermarkFileName, func(l *Log) int64 { return l.hw.Load() })
+		err = write(ckptHighWatermark, highWatermarkFileName, func(l *Log) int64 { return min(l.hw.Load(), l.flushed.Load()) })
 	}
 	if err == nil {
 		d.noteClaims(logs, kinds)

@@ -13,6 +13,8 @@ var (
 	ErrOffsetOutOfRange = errors.New("offset out of range")
 	// ErrStorage: the log, or the disk it lies on, failed and serves no more. Wraps the cause.
 	ErrStorage = errors.New("log storage failed")
+	// ErrDamaged: the records asked for are damaged on disk; others of the log can be read. Comes with ErrStorage, wraps what is wrong and where.
+	ErrDamaged = errors.New("records damaged on disk")
 	// ErrDiskFull: there is no space for the append. The log is untouched and the next append is tried again. Wraps ENOSPC.
 	ErrDiskFull = errors.New("disk full")
 	// ErrClosed: the engine or the log was closed.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -30,6 +31,7 @@ func (l *Log) load(state *dirState) error {
 		return err
 	}
 	r := loader{l: l, clean: state.clean, recoveryPoint: state.recoveryPoint[l.tp]}
+	r.promised = max(r.recoveryPoint, state.highWatermark[l.tp])
 	if len(bases) == 0 {
 		err = r.empty(state.logStart[l.tp])
 	} else {
@@ -89,17 +91,20 @@ func isCorrupt(err error) bool {
 type loader struct {
 	l             *Log
 	clean         bool
-	recoveryPoint int64 // below it everything was durable
-	list          []*handle
-	recovered     bool // something was scanned
-	damage        error
+	recoveryPoint int64 // below it everything was durable, and need not be scanned
+	// promised is how far the data is known to have been on stable storage: the recovery point, or the high watermark that was checkpointed, which passes
+	// only what is flushed. What is not valid below it is damage; above it, the torn tail of an unclean stop.
+	promised  int64
+	list      []*handle
+	recovered bool // something was scanned
+	damage    error
 }
 
 // empty handles a directory without segments: one that was being created when the process ended, or one whose data is gone.
 func (r *loader) empty(logStart int64) error {
 	l := r.l
-	if r.recoveryPoint > 0 {
-		r.damaged(r.recoveryPoint, "there is no segment, though everything below this offset was on stable storage")
+	if r.promised > 0 {
+		r.damaged(r.promised, "there is no segment, though everything below this offset was on stable storage")
 		l.fail(&StorageError{Path: l.path, Op: "load", Err: r.damage})
 		return nil
 	}
@@ -146,6 +151,10 @@ func (r *loader) whole() (bool, error) {
 		return false, nil
 	}
 	active := r.list[len(r.list)-1]
+	if active.NextOffset() != r.recoveryPoint && r.recoveryPoint > 0 { // a clean stop checkpoints the log end
+		r.l.e.log.Warn("the stop was clean but the log does not end where it did: recovering it", "partition", r.l.tp.String(), "end", active.NextOffset(), "was", r.recoveryPoint)
+		return false, nil
+	}
 	info, err := r.l.e.o.FS.Stat(filepath.Join(r.l.path, logFileName(active.Base())))
 	if err != nil || info.Size == active.Size() {
 		return err == nil, err
@@ -188,12 +197,13 @@ func (r *loader) recover(first int) error {
 			}
 			from = pos
 		}
-		res, err := h.Recover(from, nil)
+		res, err := h.RecoverPromised(from, min(r.promised, r.nextBase(i)), nil)
 		if err != nil {
 			return err
 		}
-		if i == first && res.NextOffset < r.recoveryPoint {
-			r.damaged(res.NextOffset, "the batch there is not valid, though it was on stable storage: "+res.Detail)
+		if res.Damaged {
+			r.damaged(res.NextOffset, fmt.Sprintf("%s has no valid batch at position %d, though everything below offset %d was on stable storage: %s",
+				logFileName(h.Base()), res.Size, r.promised, res.Detail))
 			return nil
 		}
 		if res.CutBytes > 0 {
@@ -213,14 +223,22 @@ func (r *loader) recover(first int) error {
 	return r.syncDir()
 }
 
+// nextBase is the offset at which segment i should end; for the last one there is no limit.
+func (r *loader) nextBase(i int) int64 {
+	if i+1 < len(r.list) {
+		return r.list[i+1].Base()
+	}
+	return math.MaxInt64
+}
+
 // reaches checks that the log below the recovery point is whole enough to continue it. If not, the damage is noted and nothing is cut.
 func (r *loader) reaches(h *handle, recoveryPoint int64) bool {
 	next := h.NextOffset()
 	if next >= recoveryPoint {
 		return true
 	}
-	r.damaged(next, fmt.Sprintf("segment %d has no valid batch behind position %d, though everything below offset %d was on stable storage",
-		h.Base(), h.Size(), recoveryPoint))
+	r.damaged(next, fmt.Sprintf("%s has no valid batch at position %d, though everything below offset %d was on stable storage",
+		logFileName(h.Base()), h.Size(), recoveryPoint))
 	return false
 }
 
@@ -265,7 +283,7 @@ func (r *loader) restore(logStart, hw int64) error {
 	active := l.segs.Load().active()
 	end := active.NextOffset()
 	if r.damage != nil {
-		end = max(end, r.recoveryPoint)
+		end = max(end, r.promised)
 	}
 	start := max(logStart, r.list[0].Base())
 	if start > end {

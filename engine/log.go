@@ -76,6 +76,11 @@ type Log struct {
 		snapshotOffset int64        // of the newest producer snapshot on disk, -1 = none
 	}
 	saidCompacted atomic.Bool // the note about compaction was logged
+
+	damages struct { // met by readers
+		sync.Mutex
+		places map[string]bool // file:position
+	}
 }
 
 // logConfig is a topic configuration with what is derived from it once.
@@ -114,6 +119,7 @@ func (e *Engine) newLogConfig(cfg *config.Topic) *logConfig {
 		IndexIntervalBytes: cfg.IndexIntervalBytes,
 		IndexMaxBytes:      cfg.SegmentIndexBytes,
 		PreallocStep:       step,
+		Dense:              !cfg.Compact,
 		Now:                e.o.Now,
 		Reap:               e.reap,
 	}

@@ -36,9 +36,9 @@ func (e *Engine) Create(tp TopicPartition, id [16]byte, cfg *config.Topic) (*Log
 
 // adopt decides about a log that exists under the name: keep it, or move it away because it belongs to another topic.
 func (e *Engine) adopt(l *Log, id [16]byte, cfg *config.Topic) (keep bool, err error) {
-	switch l.id {
-	case id:
-	case [16]byte{}: // created by a process that ended before it had written the id, or lost the file
+	switch {
+	case l.id == id:
+	case l.id == [16]byte{} || SameTopic(l.id, id): // created by a process that ended before it had written the id, or lost the file, or it is damaged
 		if err := l.Err(); err != nil {
 			return true, err
 		}

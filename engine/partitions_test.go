@@ -27,6 +27,9 @@ func TestCreateIsIdempotent(t *testing.T) {
 	}
 }
 
+// otherID is far from testID: see SameTopic.
+var otherID = [16]byte{0xf0, 0xf1, 0xf2, 0xf3, 0xf4}
+
 // B-A18: the directory of a deleted topic is not used for a new one of the same name.
 func TestCreateWithAnotherID(t *testing.T) {
 	mem := vfs.NewMem(1)
@@ -39,8 +42,8 @@ func TestCreateWithAnotherID(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.restart()
-	fresh, err := f.e.Create(TopicPartition{Topic: "t"}, [16]byte{9}, topicConfig(t, nil))
-	if err != nil || fresh.EndOffset() != 0 || fresh.TopicID() != [16]byte{9} {
+	fresh, err := f.e.Create(TopicPartition{Topic: "t"}, otherID, topicConfig(t, nil))
+	if err != nil || fresh.EndOffset() != 0 || fresh.TopicID() != otherID {
 		t.Fatalf("%v, end %d", err, fresh.EndOffset())
 	}
 	f.mustAppend(fresh, batchOf(testStartMs, 1, 10))
@@ -48,7 +51,7 @@ func TestCreateWithAnotherID(t *testing.T) {
 	f.fs = mem.Crash(vfs.KeepAll)
 	f.kill()
 	f.open()
-	if l := f.log2("t"); l.Err() != nil || l.TopicID() != [16]byte{9} || l.EndOffset() != 1 {
+	if l := f.log2("t"); l.Err() != nil || l.TopicID() != otherID || l.EndOffset() != 1 {
 		t.Fatalf("%v, end %d", l.Err(), l.EndOffset())
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 
 	"github.com/leatmq/leat/segment"
 )
@@ -122,7 +123,10 @@ func (l *Log) readFrom(segs *segmentList, offset int64, maxBytes int, upTo int64
 		}
 		return r, true, nil
 	}
-	return Range{}, true, l.Err() // a damaged log may end before its end
+	if err := l.Err(); err != nil { // a damaged log may end before its end
+		return Range{}, true, l.readError(err)
+	}
+	return Range{}, true, nil
 }
 
 // checkGap decides whether it is right that segment i, which is loaded, has nothing at an offset below the next segment. Only compaction makes
@@ -131,11 +135,16 @@ func (l *Log) checkGap(segs *segmentList, i int) error {
 	if i+1 == len(segs.list) || l.cfg.Load().Compact {
 		return nil
 	}
-	next := segs.list[i].NextOffset()
+	h := segs.list[i]
+	if err := h.Damage(); err != nil {
+		return err
+	}
+	next := h.NextOffset()
 	if next >= segs.list[i+1].Base() {
 		return nil
 	}
-	return &DamageError{Path: l.path, Offset: next, Msg: fmt.Sprintf("the records up to offset %d are missing", segs.list[i+1].Base())}
+	return &segment.CorruptError{File: filepath.Join(l.path, logFileName(h.Base())), Pos: h.Size(),
+		Msg: fmt.Sprintf("the records from offset %d up to offset %d are missing", next, segs.list[i+1].Base())}
 }
 
 // readSegment finds the range in h, whose offsets end at nextBase. io.EOF when h has nothing at or above offset.
@@ -188,8 +197,68 @@ func (l *Log) endPosition(h *handle, sealed bool, nextBase, upTo int64) (int64, 
 	return pos, err
 }
 
+// Checked tells whether the bytes of r, which Read returned, were seen to be whole since the log was opened. What this process appended or recovered was;
+// what was on disk before is when Check has read it once. Never waits.
+func (r Range) Checked() bool { return r.Seg == nil || r.Seg.Checked(r.Pos, int64(r.N)) }
+
+// Check proves the batches of r, which Read returned, by their checksums and offsets, so that damage is never handed to anybody as data. It returns the
+// range up to the first bad batch; ErrDamaged when that is the first of all, and r is then released. It reads what was not read since the log was
+// opened, and so may wait for the disk.
+func (l *Log) Check(r Range) (Range, error) {
+	if r.N == 0 || r.Checked() {
+		return r, nil
+	}
+	good, err := r.Seg.Check(r.Pos, r.Pos+int64(r.N))
+	if err != nil {
+		err = l.readError(err)
+	}
+	if good > r.Pos {
+		r.N = int(min(int64(r.N), good-r.Pos))
+		return r, nil
+	}
+	if err == nil {
+		return r, nil
+	}
+	r.Release()
+	return Range{}, err
+}
+
+// damagesMax bounds the places of damage that a log remembers having told about.
+const damagesMax = 1000
+
+// noteDamage logs damage that was met by a reader, each place once, and counts it.
+func (l *Log) noteDamage(err *segment.CorruptError) {
+	l.damages.Lock()
+	defer l.damages.Unlock()
+	if l.damages.places == nil {
+		l.damages.places = map[string]bool{}
+	}
+	place := fmt.Sprintf("%s:%d", err.File, err.Pos)
+	if l.damages.places[place] || len(l.damages.places) >= damagesMax {
+		return
+	}
+	l.damages.places[place] = true
+	l.e.log.Error("a log is damaged: what is there is not served", "partition", l.tp.String(), "file", err.File, "position", err.Pos, "what", err.Msg)
+}
+
+// Damages returns at how many places readers met damage since the log was opened. `leat log verify` finds them all.
+func (l *Log) Damages() int {
+	l.damages.Lock()
+	defer l.damages.Unlock()
+	return len(l.damages.places)
+}
+
 // readError classifies what reading a segment returned.
 func (l *Log) readError(err error) error {
+	var corrupt *segment.CorruptError
+	if errors.As(err, &corrupt) {
+		l.noteDamage(corrupt)
+		return &StorageError{Path: l.path, Op: "read", Err: fmt.Errorf("%w: %w", ErrDamaged, err)}
+	}
+	var gap *DamageError
+	if errors.As(err, &gap) {
+		return &StorageError{Path: l.path, Op: "read", Err: fmt.Errorf("%w: %w", ErrDamaged, err)}
+	}
 	if errors.Is(err, ErrStorage) {
 		return err
 	}
