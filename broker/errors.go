@@ -29,6 +29,8 @@ var codes = []struct {
 	{engine.ErrPolicyViolation, protocol.PolicyViolation},
 	// A full disk is a state that passes: clients retry this code, and the log takes the next append if there is room by then.
 	{engine.ErrDiskFull, protocol.KafkaStorageError},
+	// Said before the offset that the client asks for: it, or a person, decides whether to go on behind the damage.
+	{engine.ErrDamaged, protocol.CorruptMessage},
 	{engine.ErrStorage, protocol.KafkaStorageError},
 	// A partition that was deleted, or a broker that stops: the client asks for metadata and tries again.
 	{engine.ErrDeleted, protocol.UnknownTopicOrPartition},

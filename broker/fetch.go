@@ -247,6 +247,12 @@ func (op *fetchOp) read(onLoop bool) fetchState {
 			return fetchCold
 		}
 		op.readPart(part, min(int(part.maxBytes), op.maxBytes-total), total == 0)
+		if part.size() > 0 && !part.data.Checked() {
+			if onLoop {
+				return fetchCold
+			}
+			op.check(part)
+		}
 		if part.size() > 0 && !part.data.Cached() {
 			if onLoop {
 				return fetchCold
@@ -264,6 +270,15 @@ func (op *fetchOp) read(onLoop bool) fetchState {
 		return fetchReady
 	}
 	return fetchShort
+}
+
+// check proves what was read before it is sent past our eyes: after a start nobody has looked at what is on disk.
+func (op *fetchOp) check(part *fetchPart) {
+	data, err := part.partition.Log().Check(part.data)
+	part.data = data
+	if err != nil {
+		part.code = codeOf(err)
+	}
 }
 
 // endsEarly tells that there is more to read behind the part's segment: waiting would not make this part longer.

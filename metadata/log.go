@@ -52,7 +52,12 @@ type engineLog struct {
 // openEngineLog opens or creates the log and begins a new leader epoch: the one after that of the last record. An epoch that
 // left no record in the log may be used again; on one node nobody else can have seen it.
 func openEngineLog(e *engine.Engine, broker *config.Broker) (*engineLog, error) {
-	l, err := e.Create(engine.TopicPartition{Topic: MetadataTopic}, MetadataTopicID, logConfig(broker))
+	tp := engine.TopicPartition{Topic: MetadataTopic}
+	if l := e.Log(tp); l != nil && l.TopicID() != ([16]byte{}) && !engine.SameTopic(l.TopicID(), MetadataTopicID) {
+		return nil, &FormatError{Where: filepath.Join(l.Dir(), tp.String()), Msg: "its partition.metadata says that it is another topic's log",
+			Fix: "restore this directory from a backup, or remove its partition.metadata if it is the metadata log all the same"}
+	}
+	l, err := e.Create(tp, MetadataTopicID, logConfig(broker))
 	if err != nil {
 		return nil, fmt.Errorf("metadata: cannot open the metadata log: %w", err)
 	}

@@ -1,6 +1,7 @@
 package replication
 
 import (
+	"errors"
 	"sync"
 	"sync/atomic"
 
@@ -34,6 +35,7 @@ type Partition struct {
 type view struct {
 	err    error // why the partition takes no produce and gives no fetch; nil when it does
 	gone   error // of these, the reasons that come before any check of epochs: deleted, storage failed, stopping
+	broken error // why it takes no produce though it gives fetches: its log is damaged, and what is whole can be read
 	epoch  int32
 	enough bool // in-sync replicas for acks=all
 }
@@ -171,7 +173,24 @@ func (p *Partition) Flushed(flushed int64) {
 
 // Failed implements engine.Observer: the log serves no more until a restart.
 func (p *Partition) Failed(err error) {
+	if _, damaged := errors.AsType[*engine.DamageError](err); damaged {
+		p.breakOff(storageError(err))
+		return
+	}
 	p.leave(storageError(err))
+}
+
+// breakOff ends appending.
+func (p *Partition) breakOff(reason error) {
+	p.mu.Lock()
+	v := *p.view.Load()
+	if v.broken == nil {
+		v.broken = reason
+		p.view.Store(&v)
+	}
+	m := moved{produces: p.mu.parked.all(), err: reason}
+	p.mu.Unlock()
+	m.act()
 }
 
 // leave ends the service of this partition for a reason that stays: everything parked gets it. The first reason wins.
@@ -221,7 +240,7 @@ func (p *Partition) assign(a assignment) {
 // already the old epoch's batches may still be on their way; then the engine notes the first batch of the new epoch.
 func (p *Partition) beginEpoch(a assignment) error {
 	v := p.view.Load()
-	if !a.leads || v.err == nil || v.gone != nil {
+	if !a.leads || v.err == nil || v.gone != nil || v.broken != nil {
 		return nil
 	}
 	return p.log.AssignEpochStart(a.epoch, p.log.EndOffset())
@@ -229,7 +248,8 @@ func (p *Partition) beginEpoch(a assignment) error {
 
 func (p *Partition) assignLocked(a assignment) moved {
 	r := &p.mu.role
-	v := view{gone: p.view.Load().gone}
+	old := p.view.Load()
+	v := view{gone: old.gone, broken: old.broken}
 	r.caching = a.caching
 	var m moved
 	if a.leads {

@@ -31,6 +31,9 @@ type Produce struct {
 func (p *Partition) Produce(r *Produce) {
 	v := p.view.Load()
 	err := v.err
+	if err == nil {
+		err = v.broken
+	}
 	if err == nil && r.Acks == -1 && !v.enough {
 		err = ErrNotEnoughReplicas
 	}

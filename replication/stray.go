@@ -45,7 +45,7 @@ func (m *Manager) belongs(image *metadata.Image, l *engine.Log) bool {
 		return false
 	}
 	id := l.TopicID()
-	return (id == t.ID || id == [16]byte{}) && slices.Contains(t.Partitions[tp.Partition].Replicas, m.o.NodeID)
+	return (engine.SameTopic(id, t.ID) || id == [16]byte{}) && slices.Contains(t.Partitions[tp.Partition].Replicas, m.o.NodeID)
 }
 
 // storageError makes err an engine.ErrStorage, if it is not one.
