@@ -22,7 +22,7 @@ func (s *settings) addFlags(cmd *cobra.Command) {
 	f.StringVar(&s.file, "config", "", "properties file with broker keys; a Kafka server.properties will do")
 	f.StringVar(&s.dataDir, "data-dir", "", "where the data is kept (log.dirs; default \"data\")")
 	f.StringArrayVar(&s.listen, "listen", nil, "address to listen on, HOST:PORT; port 0 takes a free one; may be given several times (listeners; default localhost:9092)")
-	f.StringArrayVar(&s.set, "set", nil, "set a broker key, key=value; may be given several times. `leat config` lists the keys")
+	f.StringArrayVar(&s.set, "set", nil, "set a broker key, `KEY=VALUE`; may be given several times. leat config lists the keys")
 }
 
 // load makes the configuration: defaults, then the file, then the flags.
