@@ -80,25 +80,30 @@ func (s *Segment) openActive() error {
 	return nil
 }
 
-// findEnd walks from the last index entry that agrees with the data to the end of the valid batches.
+// findEnd walks from the last index entry that agrees with the data to the end of the valid batches. An entry agrees when the header it points to
+// does; when the batch behind it did not reach the disk as a whole, the walk begins an entry earlier: it must see a valid batch to know what comes next.
 func (s *Segment) findEnd(f vfs.File, size int64) (walked, error) {
-	offsets := s.offsets.Load()
 	n, err := s.proven(f, size)
 	if err != nil {
 		return walked{}, err
 	}
-	pos := int64(0)
-	if n > 0 {
-		e, err := offsets.Entry(n - 1)
-		if err != nil {
-			return walked{}, err
-		}
-		pos = int64(e.Position)
-	}
 	r := newBatches(f, size)
 	defer r.close()
-	s.checked.trust(pos)
-	return s.walk(&r, walked{end: pos, next: s.base}, func(record.Batch, *walked) error { return nil })
+	for ; ; n-- {
+		pos := int64(0)
+		if n > 0 {
+			e, err := s.offsets.Load().Entry(n - 1)
+			if err != nil {
+				return walked{}, err
+			}
+			pos = int64(e.Position)
+		}
+		s.checked.trust(pos)
+		w, err := s.walk(&r, walked{end: pos, next: s.base}, func(record.Batch, *walked) error { return nil })
+		if err != nil || w.batches > 0 || n == 0 {
+			return w, err
+		}
+	}
 }
 
 // openIndexes opens both indexes for writing. One that is missing starts empty, which restore sees.
