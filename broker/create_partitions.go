@@ -24,7 +24,14 @@ func handleCreatePartitions(b *Broker, r *request) kmsg.Response {
 		}
 		change.Topics = append(change.Topics, spec)
 	}
-	results, err := b.meta.CreatePartitions(ctx, change)
+	var results []metadata.TopicResult
+	var err error
+	if !req.ValidateOnly {
+		err = b.room(len(req.Topics)) // how many are new, only the plan knows; those that exist are not counted twice
+	}
+	if err == nil {
+		results, err = b.meta.CreatePartitions(ctx, change)
+	}
 	if err != nil {
 		results = results[:0]
 		for _, t := range req.Topics {

@@ -23,7 +23,7 @@ func handleCreateTopics(b *Broker, r *request) kmsg.Response {
 	for i := range req.Topics {
 		specs = append(specs, topicSpec(&req.Topics[i]))
 	}
-	results, err := b.meta.CreateTopics(ctx, metadata.CreateTopicsRequest{Topics: specs, ValidateOnly: req.ValidateOnly})
+	results, err := b.createTopics(ctx, metadata.CreateTopicsRequest{Topics: specs, ValidateOnly: req.ValidateOnly})
 	if err != nil {
 		results = failAll(specs, err)
 	}
@@ -35,6 +35,35 @@ func handleCreateTopics(b *Broker, r *request) kmsg.Response {
 		}
 	}
 	return resp
+}
+
+// createTopics makes topics if there is room for their partitions. A record in the metadata log cannot be taken back when the directories it asks for turn
+// out not to fit, so a full disk is looked for before.
+func (b *Broker) createTopics(ctx context.Context, change metadata.CreateTopicsRequest) ([]metadata.TopicResult, error) {
+	partitions := 0
+	for i := range change.Topics {
+		t := &change.Topics[i]
+		partitions += max(int(t.Partitions), len(t.Assignment), 1)
+	}
+	if !change.ValidateOnly {
+		if err := b.room(partitions); err != nil {
+			return nil, err
+		}
+	}
+	return b.meta.CreateTopics(ctx, change)
+}
+
+const (
+	newPartitionBytes = 16 << 10 // what a partition takes on disk before its first record: a directory and small files
+	roomPartitionsMax = 10_000   // for more, which may be nonsense, no more room is asked
+)
+
+// room says whether new partitions find space on disk.
+func (b *Broker) room(partitions int) error {
+	if err := b.engine.Room(int64(min(partitions, roomPartitionsMax)) * newPartitionBytes); err != nil {
+		return &metadata.Error{Kind: metadata.Unavailable, Msg: "No partition can be created: " + err.Error()}
+	}
+	return nil
 }
 
 func topicSpec(t *kmsg.CreateTopicsRequestTopic) metadata.TopicSpec {

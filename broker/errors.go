@@ -27,7 +27,10 @@ var codes = []struct {
 	{engine.ErrInvalidTxnState, protocol.InvalidTxnState},
 	{engine.ErrRecordListTooLarge, protocol.RecordListTooLarge},
 	{engine.ErrPolicyViolation, protocol.PolicyViolation},
-	// A full disk is a state that passes: clients retry this code, and the log takes the next append if there is room by then.
+	// A full disk is a state that passes, and the batch is not in the log: KAFKA_STORAGE_ERROR is the one code of that meaning which all clients retry
+	// without a new sequence. Java (an InvalidMetadataException) and franz-go ask for metadata and send again; librdkafka does too and counts the message
+	// as not persisted. UNKNOWN_SERVER_ERROR and POLICY_VIOLATION end a delivery, REQUEST_TIMED_OUT and NOT_ENOUGH_REPLICAS_AFTER_APPEND say that the
+	// batch may be there.
 	{engine.ErrDiskFull, protocol.KafkaStorageError},
 	// Said before the offset that the client asks for: it, or a person, decides whether to go on behind the damage.
 	{engine.ErrDamaged, protocol.CorruptMessage},

@@ -88,7 +88,7 @@ func (b *Broker) createMissing(req *kmsg.MetadataRequest, byID bool) {
 	for _, name := range names {
 		change.Topics = append(change.Topics, metadata.TopicSpec{Name: name, Partitions: metadata.DefaultCount, ReplicationFactor: metadata.DefaultCount})
 	}
-	results, err := b.meta.CreateTopics(ctx, change)
+	results, err := b.createTopics(ctx, change)
 	if err != nil {
 		b.log.Warn("topics could not be created automatically", "topics", names, "error", err)
 	}

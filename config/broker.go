@@ -39,6 +39,7 @@ type Broker struct {
 
 	// The log.
 	LogSyncMethod                 string // auto, fdatasync or syncfs
+	LogDirReserveBytes            int64  // -1 = chosen from the size of the file system
 	RetentionCheckIntervalMs      int64
 	FlushSchedulerIntervalMs      int64 // how often time based flushes are looked for; only matters for write.caching topics
 	RecoveryPointCheckpointMs     int64 // log.flush.offset.checkpoint.interval.ms

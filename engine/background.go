@@ -130,23 +130,22 @@ func (l *Log) sealLocked(h *handle) {
 	if h.sealed.Load() || l.Err() != nil || !segs.contains(h) || segs.active() == h {
 		return
 	}
-	err := h.Seal(l.e.o.Now())
+	err := l.dir.failed("seal segment", h.Seal(l.e.o.Now()))
 	if err == nil {
-		err = h.Sync()
+		err = l.dir.syncFailed("sync a finished segment", h.Sync())
 	}
 	if err == nil {
-		err = h.SyncIndexes()
+		err = l.dir.syncFailed("sync a finished segment", h.SyncIndexes())
 	}
 	if err == nil {
 		h.sealed.Store(true)
 		return
 	}
-	err = l.dir.failed("seal segment", err)
 	l.e.log.Warn("sealing a segment failed", "partition", l.tp.String(), "base", h.Base(), "err", err)
 }
 
 // writeRollSnapshot writes the producer state as it was when the segment at offset was begun. It is a derived file: without it a recovery reads
-// more, so a failure is only logged.
+// more, so want of space is only logged.
 func (l *Log) writeRollSnapshot(offset int64, state []snapshotEntry) {
 	l.maint.Lock()
 	defer l.maint.Unlock()
@@ -154,6 +153,7 @@ func (l *Log) writeRollSnapshot(offset int64, state []snapshotEntry) {
 		return
 	}
 	if err := writeSnapshot(l.e.o.FS, l.path, offset, state); err != nil {
+		err = l.dir.failed("write a producer snapshot", err) // a sync of the directory may be what failed, and that covers the new segment too
 		l.e.log.Warn("writing a producer snapshot failed", "partition", l.tp.String(), "offset", offset, "err", err)
 		return
 	}

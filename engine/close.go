@@ -65,7 +65,7 @@ func (d *logDir) closeClean(ctx context.Context) error {
 	if !d.loaded {
 		return nil
 	}
-	return putCleanMarker(d.e.o.FS, d.path, 0)
+	return d.withReserve(func() error { return putCleanMarker(d.e.o.FS, d.path, 0) })
 }
 
 // closeLogs finishes the logs, several at a time.
@@ -123,7 +123,7 @@ func (l *Log) finish(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := l.storeEpochs(); err != nil {
+	if err := l.dir.withReserve(l.storeEpochs); err != nil {
 		return err
 	}
 	if l.claimable() != end {

@@ -18,6 +18,7 @@ type logDir struct {
 	// loaded: everything in the directory was opened. Without it the clean shutdown marker is never written (B-A6, B-A7).
 	loaded  bool
 	flusher *flusher
+	reserve reserve
 	offline atomic.Pointer[error]
 	// writtenHW is the sum of the high watermarks when they were last written: they only grow. Under Engine.tick.
 	writtenHW int64
@@ -67,9 +68,18 @@ func (d *logDir) failed(op string, err error) error {
 	case err == nil:
 		return nil
 	case isDiskFull(err):
+		d.reserve.noteFull(err)
 		return &diskFullError{d.path, err}
 	case isExhausted(err):
 		return &StorageError{Path: d.path, Op: op, Err: err}
+	}
+	return d.fail(op, err)
+}
+
+// syncFailed is failed for a sync: only one that could not even begin, for want of a descriptor, may be tried again (R18, B-A1).
+func (d *logDir) syncFailed(op string, err error) error {
+	if err == nil || isDescriptors(err) {
+		return d.failed(op, err)
 	}
 	return d.fail(op, err)
 }
@@ -116,8 +126,8 @@ const (
 	ckptAll = ckptRecoveryPoint | ckptLogStart | ckptHighWatermark
 )
 
-// writeCheckpoints writes the checkpoint files named by kinds from the logs' present state. A full disk is an error like any other here; the old
-// files stay valid.
+// writeCheckpoints writes the checkpoint files named by kinds from the logs' present state, out of the reserve if need be. On an error the old files
+// stay valid.
 func (d *logDir) writeCheckpoints(kinds int) error {
 	if err := d.err(); err != nil {
 		return err
@@ -133,7 +143,7 @@ func (d *logDir) writeCheckpoints(kinds int) error {
 		for _, l := range logs {
 			m[l.tp] = value(l)
 		}
-		return writeOffsetCheckpoint(d.e.o.FS, filepath.Join(d.path, name), m)
+		return d.withReserve(func() error { return writeOffsetCheckpoint(d.e.o.FS, filepath.Join(d.path, name), m) })
 	}
 	err := write(ckptRecoveryPoint, recoveryPointFileName, func(l *Log) int64 { return l.promise.recoveryPoint.Load() })
 	if err == nil {

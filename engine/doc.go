@@ -33,7 +33,33 @@
 //	           nothing is written to it: what is on stable storage stays as it was
 //	closed     everything flushed and checkpointed, the marker written last, unlocked
 //
-// A full disk, or running out of descriptors, is no failure: the operation that met it answers an error, the next one is tried again.
+// Running out of descriptors is no failure: the operation that met it answers an error or, if it is a flush round, waits; the next one is tried again. Nor
+// is a full disk:
+//
+// # A full disk
+//
+// Each log directory keeps a reserve: the file .reserve, which only occupies space (log.dir.reserve.bytes). How a directory stands with its file system
+// (reserve.state; the owner is reserve.mu, any operation's error and Tick move it):
+//
+//	room     nothing has found the disk full
+//	full     something has, and the reserve is whole. Appends are tried, and fail if they need space; what fits into the part of a segment that was
+//	         allocated ahead succeeds
+//	tapped   full, and something that must go on found no space: a quarter of the reserve was given back to the file system, and another one when that
+//	         was not enough. Appends that need space are refused without being tried, segments are not rolled for their age, nothing is allocated
+//	         ahead: what is free is kept for what makes room
+//
+//	room -> full     an operation meets ENOSPC or EDQUOT
+//	any  -> tapped   an operation under logDir.withReserve, or an append to a log with UseReserve (the metadata log), meets it. At a start: there is no
+//	                 room for the reserve
+//	any  -> room     Tick, each second: the file system says that there is room for what is missing of the reserve and as much again, and that can
+//	                 indeed be allocated
+//
+// Under withReserve run: checkpoints, leader epochs, producer snapshots, the roll that lets the active segment expire, renames of what is deleted, the loading
+// of a log, the clean marker, and the creation of a log, which the metadata has decided by then (Room is asked before that). While a directory is not in
+// room, retention is checked every five seconds, and what is deleted goes at the next Tick without file.delete.delay.ms: readers hold what they read.
+// Nothing of this needs a restart, and a start needs no space.
+//
+// An index that cannot grow gets sparser, and is never written beyond what is allocated: a full disk is no fault in mapped memory (A9, A11, B-A15).
 //
 // # What is durable when
 //
@@ -89,6 +115,7 @@
 //	                 but DeleteRecords and Truncate
 //	Log.mu           what a turn works on: active segment, producers, epochs. Held by the worker during its write
 //	logDir.writing   the checkpoint files. Held during I/O
+//	reserve.mu       the reserve. Held during I/O on that one file
 //	logDir.mu, Log.flush, worker.mu, flusher.mu, tailCache.mu, trash.mu, jobQueue.mu   leaves: no I/O, nothing else taken
 //
 // Readers take no lock: the list of segments is an immutable snapshot behind an atomic pointer, each segment is reference counted, offsets are

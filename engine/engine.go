@@ -47,9 +47,10 @@ type Options struct {
 // DirStatus describes a log directory.
 type DirStatus struct {
 	Path  string
-	ID    [16]byte // directory.id
-	Err   error    // why it is offline; nil when it works
-	Usage vfs.Usage
+	ID    [16]byte  // directory.id
+	Err   error     // why it is offline; nil when it works
+	Full  bool      // an append or a deletion has found no space, and none has returned since
+	Usage vfs.Usage // -1, -1: not known
 	Logs  []*Log
 }
 
@@ -176,9 +177,13 @@ func (e *Engine) Logs() []*Log {
 func (e *Engine) Dirs() []DirStatus {
 	all := make([]DirStatus, 0, len(e.dirs))
 	for _, d := range e.dirs {
-		s := DirStatus{Path: d.path, ID: d.id, Err: d.err(), Logs: d.list()}
+		s := DirStatus{Path: d.path, ID: d.id, Err: d.err(), Full: d.reserve.space() != spaceRoom, Usage: vfs.Usage{Total: -1, Free: -1}, Logs: d.list()}
 		if s.Err == nil {
-			s.Usage, s.Err = e.o.FS.Usage(d.path)
+			if usage, err := e.o.FS.Usage(d.path); err == nil {
+				s.Usage = usage
+			} else {
+				e.log.Warn("the space of a log directory is not known", "dir", d.path, "err", err)
+			}
 		}
 		all = append(all, s)
 	}
@@ -191,7 +196,7 @@ func (e *Engine) newLog(d *logDir, tp TopicPartition, cfg *config.Topic) *Log {
 	h.Write([]byte(tp.String()))
 	l := &Log{e: e, dir: d, tp: tp, path: partitionDir(d.path, tp), seed: h.Sum64()}
 	l.worker = e.workers[int(e.nextLog.Add(1))%len(e.workers)]
-	l.cfg.Store(e.newLogConfig(cfg))
+	l.cfg.Store(d.newLogConfig(cfg))
 	l.mu.producers = newProducerTable(e.o.Defaults.ProducerIDExpirationMs)
 	l.maybeUnstable.Store(true)
 	l.epochs = newEpochCache()

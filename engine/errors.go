@@ -92,6 +92,11 @@ func (e *DamageError) Error() string {
 
 // isExhausted tells whether err says that the process or machine has run out of something that comes back: descriptors, memory. It is
 // not the disk's fault, so it does not take the log directory offline.
+// isDescriptors tells whether err says that the process or machine has no more descriptors: what was tried has not begun.
+func isDescriptors(err error) bool {
+	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
+}
+
 func isExhausted(err error) bool {
-	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOMEM)
+	return isDescriptors(err) || errors.Is(err, syscall.ENOMEM)
 }

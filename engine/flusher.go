@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"sync"
+	"time"
 )
 
 const (
@@ -145,19 +146,48 @@ func (f *flusher) flush(logs []*Log) {
 		f.tasks[i] = syncTask{}
 	}
 	f.tasks = f.tasks[:0]
-	if err != nil {
+	var notBegun *syncNotBegun
+	switch {
+	case errors.As(err, &notBegun):
+		f.d.e.log.Warn("a flush round waits for a free descriptor", "dir", f.d.path, "err", err)
+	case err != nil:
 		// R18, B-A1: what the kernel could not write it may have dropped. Asking again would be answered with a lie.
 		f.d.fail("sync", err)
 	}
 	for i := range f.round {
-		if err == nil {
-			r := &f.round[i]
+		r := &f.round[i]
+		switch {
+		case err == nil:
 			r.log.raiseFlushed(r.target, r.gen)
+		case notBegun != nil:
+			f.addLater(r.log)
 		}
 		f.round[i] = roundLog{}
 	}
 	f.round = f.round[:0]
 }
+
+// syncNotBegun is an error of a sync that asked nothing of the disk, because there was no descriptor to do it with. Only such a one may be repeated.
+type syncNotBegun struct{ err error }
+
+func (e *syncNotBegun) Error() string { return e.err.Error() }
+func (e *syncNotBegun) Unwrap() error { return e.err }
+
+func mayNotHaveBegun(err error) error {
+	if isDescriptors(err) {
+		return &syncNotBegun{err}
+	}
+	return err
+}
+
+// addLater puts a log of a round that could not begin into a later one. What of the round was synced is synced again.
+func (f *flusher) addLater(l *Log) {
+	l.dirtyDir.Store(true) // perhaps it was not: one sync more
+	time.AfterFunc(flushAgainDelay, func() { f.add(l) })
+}
+
+// flushAgainDelay is how long a round that could not begin waits.
+const flushAgainDelay = 100 * time.Millisecond
 
 // collect notes what the round has to sync: every segment with bytes between the flushed offset and the target, also those sealed meanwhile,
 // and directories with new entries.
@@ -202,7 +232,7 @@ func (f *flusher) sync() error {
 		return f.d.e.runSync(&f.tasks[0])
 	case n >= syncfsFilesMin && f.useSyncFS():
 		if err := f.whole.sync(); !errors.Is(err, errors.ErrUnsupported) {
-			return err
+			return mayNotHaveBegun(err)
 		}
 	}
 	return f.syncEach()
@@ -235,12 +265,14 @@ func (f *flusher) syncEach() error {
 	}
 	f.tasks[0].err = f.d.e.runSync(&f.tasks[0])
 	f.syncers.pending.Wait()
+	var worst error
 	for i := range f.tasks {
-		if err := f.tasks[i].err; err != nil {
-			return err
+		var notBegun *syncNotBegun
+		if err := f.tasks[i].err; err != nil && (worst == nil || !errors.As(err, &notBegun)) {
+			worst = err
 		}
 	}
-	return nil
+	return worst
 }
 
 // syncer is a helper goroutine; it lives as long as the flusher.
@@ -259,7 +291,7 @@ func (e *Engine) runSync(t *syncTask) error {
 	if err != nil && errors.Is(t.log.Err(), ErrDeleted) {
 		return nil // the directory was renamed away
 	}
-	return err
+	return mayNotHaveBegun(err)
 }
 
 // raiseFlushed publishes that everything below target is durable, unless the log was cut after the round had begun.

@@ -12,6 +12,7 @@ import (
 //
 //	<log dir>/
 //	  .lock                               one process per log dir
+//	  .reserve                            occupies space for the time the disk is full (reserve.go)
 //	  .kafka_cleanshutdown                the last stop was clean (cleanmarker.go)
 //	  meta.properties                     whose directory this is (metaproperties.go)
 //	  recovery-point-offset-checkpoint    everything below is on stable storage (checkpoint.go)
@@ -24,6 +25,7 @@ import (
 //	  <topic>-<partition>.<32 hex>-delete/                 a deleted partition whose files have not gone yet
 const (
 	lockFileName           = ".lock"
+	reserveFileName        = ".reserve"
 	cleanMarkerFileName    = ".kafka_cleanshutdown"
 	metaPropertiesFileName = "meta.properties"
 

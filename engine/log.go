@@ -64,6 +64,7 @@ type Log struct {
 		target int64  // what the next round makes durable
 	}
 	flushQueued bool        // guarded by flusher.mu
+	usesReserve atomic.Bool // appends may take the reserve of a full disk
 	dirtyDir    atomic.Bool // the partition directory has entries that are not synced
 
 	appendedBytes  atomic.Int64 // since open; to pace writeback, recovery point and lazy flushes
@@ -90,8 +91,8 @@ type logConfig struct {
 	segment *segment.Options
 }
 
-// newLogConfig derives the rules and segment options of cfg.
-func (e *Engine) newLogConfig(cfg *config.Topic) *logConfig {
+// newLogConfig derives the rules and segment options of cfg for a log in the directory.
+func (d *logDir) newLogConfig(cfg *config.Topic) *logConfig {
 	c := &logConfig{Topic: cfg}
 	r := record.Rules{
 		MaxBatchBytes:   max(cfg.MaxMessageBytes, 1), // to a validator 0 is no limit; to a topic it is one that nothing meets
@@ -114,14 +115,15 @@ func (e *Engine) newLogConfig(cfg *config.Topic) *logConfig {
 		step = int64(cfg.SegmentBytes)
 	}
 	c.segment = &segment.Options{
-		FS:                 e.o.FS,
+		FS:                 d.e.o.FS,
 		MaxBytes:           cfg.SegmentBytes,
 		IndexIntervalBytes: cfg.IndexIntervalBytes,
 		IndexMaxBytes:      cfg.SegmentIndexBytes,
 		PreallocStep:       step,
 		Dense:              !cfg.Compact,
-		Now:                e.o.Now,
-		Reap:               e.reap,
+		Now:                d.e.o.Now,
+		Reap:               d.e.reap,
+		Sparing:            func() bool { return d.reserve.space() == spaceTapped },
 	}
 	return c
 }
@@ -222,7 +224,7 @@ func (l *Log) SetConfig(cfg *config.Topic) {
 	if old := l.cfg.Load(); old != nil && old.Topic == cfg {
 		return
 	}
-	l.cfg.Store(l.e.newLogConfig(cfg))
+	l.cfg.Store(l.dir.newLogConfig(cfg))
 }
 
 // Config returns the configuration in force.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"strings"
 	"sync"
 
 	"github.com/leatmq/leat/internal/vfs"
@@ -60,7 +61,7 @@ func (e *Engine) openDirs() error {
 		seen[path] = true
 		d := &logDir{e: e, path: path}
 		d.mu.logs, d.mu.claimed = map[TopicPartition]*Log{}, map[TopicPartition]bool{}
-		d.flusher = newFlusher(d)
+		d.flusher, d.reserve.d = newFlusher(d), d
 		e.dirs = append(e.dirs, d)
 		meta, err := d.open()
 		if err != nil {
@@ -196,6 +197,7 @@ func (d *logDir) load() error {
 	if err != nil {
 		return err
 	}
+	d.reserve.open()
 	state := dirState{clean: clean}
 	state.recoveryPoint = d.readCheckpoint(recoveryPointFileName)
 	state.logStart = d.readCheckpoint(logStartFileName)
@@ -225,6 +227,9 @@ func (d *logDir) load() error {
 	d.loaded = true
 	// Now the files speak about exactly what was found. A full disk must not stop the start: the old files are only less exact.
 	if err := d.writeCheckpoints(ckptAll); err != nil && !isDiskFull(err) {
+		return err
+	}
+	if err := d.reserve.check(); err != nil && !isExhausted(err) {
 		return err
 	}
 	return nil
@@ -293,8 +298,12 @@ func (d *logDir) loadLogs(found []TopicPartition, state *dirState) error {
 
 // loadLog opens one log and makes it known.
 func (d *logDir) loadLog(tp TopicPartition, state *dirState) error {
-	l := d.e.newLog(d, tp, d.e.defaults)
-	if err := l.load(state); err != nil {
+	var l *Log
+	err := d.withReserve(func() error {
+		l = d.e.newLog(d, tp, d.e.defaults)
+		return noRetryOfSync(l.load(state))
+	})
+	if err != nil {
 		return err
 	}
 	d.add(l)
@@ -302,6 +311,14 @@ func (d *logDir) loadLog(tp TopicPartition, state *dirState) error {
 		return &DuplicateLogError{TP: tp, A: other.(*Log).path, B: l.path}
 	}
 	return nil
+}
+
+// noRetryOfSync hides from withReserve that a sync found the disk full: the data it was to write may be gone (B-A1).
+func noRetryOfSync(err error) error {
+	if path, ok := errors.AsType[*fs.PathError](err); ok && isDiskFull(err) && strings.Contains(path.Op, "sync") {
+		return fmt.Errorf("%s %s: %s", path.Op, path.Path, path.Err.Error())
+	}
+	return err
 }
 
 // unlock gives the directories' locks back.

@@ -42,7 +42,7 @@ func (e *Engine) adopt(l *Log, id [16]byte, cfg *config.Topic) (keep bool, err e
 		if err := l.Err(); err != nil {
 			return true, err
 		}
-		if err := writeTopicID(e.o.FS, l.path, id); err != nil {
+		if err := l.dir.withReserve(func() error { return writeTopicID(e.o.FS, l.path, id) }); err != nil {
 			return true, l.dir.failed("write topic id", err)
 		}
 		l.id = id
@@ -54,7 +54,7 @@ func (e *Engine) adopt(l *Log, id [16]byte, cfg *config.Topic) (keep bool, err e
 	return true, nil
 }
 
-// placeNew chooses the directory for a new log: the one with the fewest. While a directory could not be loaded nobody knows what lies in it, and a
+// placeNew chooses the directory for a new log: the one with the fewest, of those that have room if any has. While a directory could not be loaded nobody knows what lies in it, and a
 // partition must not begin anew, empty, beside its own data (B-A17).
 func (e *Engine) placeNew(tp TopicPartition) (*logDir, error) {
 	var best *logDir
@@ -62,7 +62,7 @@ func (e *Engine) placeNew(tp TopicPartition) (*logDir, error) {
 		if !d.loaded {
 			return nil, &StorageError{Path: d.path, Op: "create " + tp.String(), Err: fmt.Errorf("the directory was not loaded and may hold the partition: %w", d.err())}
 		}
-		if d.err() == nil && (best == nil || d.count() < best.count()) {
+		if d.err() == nil && (best == nil || d.betterThan(best)) {
 			best = d
 		}
 	}
@@ -72,6 +72,14 @@ func (e *Engine) placeNew(tp TopicPartition) (*logDir, error) {
 	return best, nil
 }
 
+// betterThan tells whether a new log should rather lie in d.
+func (d *logDir) betterThan(other *logDir) bool {
+	if room, otherRoom := d.reserve.space() == spaceRoom, other.reserve.space() == spaceRoom; room != otherRoom {
+		return room
+	}
+	return d.count() < other.count()
+}
+
 // create makes the directory and first segment of a log, all durable before the log is known.
 func (d *logDir) create(tp TopicPartition, id [16]byte, cfg *config.Topic) (*Log, error) {
 	if err := d.disclaim(tp); err != nil {
@@ -79,9 +87,14 @@ func (d *logDir) create(tp TopicPartition, id [16]byte, cfg *config.Topic) (*Log
 	}
 	l := d.e.newLog(d, tp, cfg)
 	l.id = id
-	err := l.createFiles()
+	err := d.withReserve(func() error { // whoever asks has decided it already: see Room
+		err := l.createFiles()
+		if err != nil {
+			_ = d.e.o.FS.RemoveAll(l.path) // best effort; the next start or Create takes what is left
+		}
+		return err
+	})
 	if err != nil {
-		_ = d.e.o.FS.RemoveAll(l.path) // best effort; the next start or Create takes what is left
 		return nil, d.failed("create partition", err)
 	}
 	d.add(l)
@@ -173,7 +186,7 @@ func (e *Engine) moveAway(l *Log, name string) (path string, err error) {
 		return "", err
 	}
 	path = filepath.Join(d.path, name)
-	if err = e.o.FS.Rename(l.path, path); err == nil {
+	if err = d.withReserve(func() error { return e.o.FS.Rename(l.path, path) }); err == nil {
 		err = e.o.FS.SyncDir(d.path)
 	}
 	return path, d.failed("move partition away", err)

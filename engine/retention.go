@@ -118,7 +118,7 @@ func (l *Log) rollForRetention(cfg *logConfig, now int64) bool {
 	end := l.logEnd.Load()
 	err := ErrClosed
 	if !l.mu.closed && end <= l.hw.Load() { // else something was appended meanwhile
-		err = l.rollLocked(cfg, end, now)
+		err = l.dir.withReserve(func() error { return l.rollLocked(cfg, end, now) })
 		if err != nil {
 			l.rollError(err)
 		}
@@ -128,7 +128,8 @@ func (l *Log) rollForRetention(cfg *logConfig, now int64) bool {
 		return false
 	}
 	if err := l.e.o.FS.SyncDir(l.path); err != nil {
-		l.dir.fail("sync directory", err)
+		err = l.dir.syncFailed("sync directory", err)
+		l.e.log.Warn("retention cannot delete the active segment", "partition", l.tp.String(), "err", err)
 		return false
 	}
 	return true
@@ -160,14 +161,16 @@ func (l *Log) deleteBelowStart(now int64) {
 	}
 	gone := l.takeBelowStart()
 	for i, h := range gone {
-		if err := h.Delete(); err != nil {
-			l.dir.fail("delete segment", err)
+		if err := l.dir.withReserve(h.Delete); err != nil {
+			// The files keep their names; the next start finds them below the log start.
+			err = l.dir.failed("delete segment", err)
+			l.e.log.Warn("deleting a segment failed", "partition", l.tp.String(), "segment", h.Base(), "err", err)
 			for _, h := range gone[i:] {
 				h.Release()
 			}
 			return
 		}
-		l.e.trash.addSegment(h.Segment, now+l.cfg.Load().FileDeleteDelayMs)
+		l.e.trash.addSegment(l.dir, h.Segment, now+l.cfg.Load().FileDeleteDelayMs)
 	}
 	if len(gone) > 0 {
 		_ = removeSnapshotsBelow(l.e.o.FS, l.path, min(l.segs.Load().list[0].Base(), l.promise.snapshotOffset)) // derived; the next time

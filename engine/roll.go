@@ -18,7 +18,11 @@ func (w *worker) makeRoom(a *Append, b record.Batch, maxTimestamp int64) error {
 	if a.Origin == FromLeader {
 		last = b.LastOffset()
 	}
-	if !t.log.mustRoll(active, t.cfg, t.bytes, len(b), last, maxTimestamp, t.nowMs) {
+	roll := t.log.mustRoll(active, t.cfg, t.bytes, len(b), last, maxTimestamp, t.nowMs)
+	if err := t.log.admit(active, t.bytes+len(b), roll); err != nil {
+		return err
+	}
+	if !roll {
 		return nil
 	}
 	w.write()
@@ -26,7 +30,11 @@ func (w *worker) makeRoom(a *Append, b record.Batch, maxTimestamp int64) error {
 	if active.Size() == 0 && active.Base() == base {
 		return nil // the write failed and left an empty segment: as much room as a new one has
 	}
-	if err := t.log.rollLocked(t.cfg, base, t.nowMs); err != nil {
+	err := t.log.rollLocked(t.cfg, base, t.nowMs)
+	for isDiskFull(err) && t.log.usesReserve.Load() && t.log.dir.reserve.release() {
+		err = t.log.rollLocked(t.cfg, base, t.nowMs)
+	}
+	if err != nil {
 		return t.log.dir.failed("roll", err)
 	}
 	t.segs = t.log.segs.Load()

@@ -45,6 +45,10 @@ func (e *Engine) Tick(now int64) {
 	if due(&e.due.lazyFlush, now, lazyFlushMs) {
 		e.flushLazily(now)
 	}
+	full := e.checkSpace()
+	if full { // what may go should go now
+		e.due.retention = min(e.due.retention, now+fullRetentionMs)
+	}
 	if due(&e.due.retention, now, b.RetentionCheckIntervalMs) {
 		e.rollByTime(now)
 		e.retain(now)
@@ -59,6 +63,20 @@ func (e *Engine) Tick(now int64) {
 		e.checkpointHighWatermarks()
 	}
 	e.emptyTrash(now)
+}
+
+// checkSpace looks after the reserves and tells whether a directory is full.
+func (e *Engine) checkSpace() (full bool) {
+	for _, d := range e.dirs {
+		if d.err() != nil {
+			continue
+		}
+		if err := d.reserve.check(); err != nil {
+			e.log.Warn("the reserve for a full disk was not made", "dir", d.path, "err", d.failed("make the reserve", err))
+		}
+		full = full || d.reserve.space() != spaceRoom
+	}
+	return full
 }
 
 // checkpointIntervalMs is the shorter of the two configured intervals: the files are written together.
@@ -145,7 +163,7 @@ func (l *Log) rollIfOld(now int64) {
 	}
 	cfg := l.cfg.Load()
 	active := l.segs.Load().active()
-	if active.Size() == 0 || !l.rollIsDue(active, cfg, -1, now) {
+	if active.Size() == 0 || l.dir.reserve.space() == spaceTapped || !l.rollIsDue(active, cfg, -1, now) {
 		return
 	}
 	if err := l.rollLocked(cfg, l.logEnd.Load(), now); err != nil {
@@ -236,12 +254,14 @@ func (l *Log) claimable() int64 {
 // syncDerived makes durable what a start after a crash would otherwise rebuild from the data below point.
 func (l *Log) syncDerived(point int64) error {
 	if err := l.segs.Load().active().SyncIndexes(); err != nil {
-		return err
+		return l.dir.syncFailed("sync indexes", err)
 	}
-	if err := l.storeEpochs(); err != nil {
-		return err
-	}
-	return l.snapshotProducers(point)
+	return l.dir.withReserve(func() error {
+		if err := l.storeEpochs(); err != nil {
+			return err
+		}
+		return l.snapshotProducers(point)
+	})
 }
 
 // snapshotProducers writes the producer state at the log end, which is at least point, unless a snapshot at or above point is there.

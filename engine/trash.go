@@ -18,6 +18,7 @@ type trash struct {
 
 type trashSegment struct {
 	dueMs int64
+	dir   *logDir
 	seg   *segment.Segment // the owner's reference; its Delete has run
 }
 
@@ -27,9 +28,9 @@ type trashDir struct {
 	path  string
 }
 
-func (t *trash) addSegment(s *segment.Segment, dueMs int64) {
+func (t *trash) addSegment(d *logDir, s *segment.Segment, dueMs int64) {
 	t.mu.Lock()
-	t.mu.segments = append(t.mu.segments, trashSegment{dueMs, s})
+	t.mu.segments = append(t.mu.segments, trashSegment{dueMs, d, s})
 	t.mu.Unlock()
 }
 
@@ -39,20 +40,20 @@ func (t *trash) addDir(d *logDir, path string, dueMs int64) {
 	t.mu.Unlock()
 }
 
-// takeDue removes and returns what is due at now.
+// takeDue removes and returns what is due at now. In a full directory that is everything.
 func (t *trash) takeDue(now int64) (segments []trashSegment, dirs []trashDir) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	keptSegments, keptDirs := t.mu.segments[:0], t.mu.dirs[:0]
 	for _, s := range t.mu.segments {
-		if s.dueMs <= now {
+		if s.dueMs <= now || s.dir.reserve.space() != spaceRoom {
 			segments = append(segments, s)
 		} else {
 			keptSegments = append(keptSegments, s)
 		}
 	}
 	for _, d := range t.mu.dirs {
-		if d.dueMs <= now {
+		if d.dueMs <= now || d.dir.reserve.space() != spaceRoom {
 			dirs = append(dirs, d)
 		} else {
 			keptDirs = append(keptDirs, d)

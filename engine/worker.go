@@ -274,6 +274,9 @@ func (w *worker) write() {
 	}
 	active := t.segs.active()
 	pos, err := active.Append(t.bufs, t.entries, t.nowMs)
+	for isDiskFull(err) && l.usesReserve.Load() && l.dir.reserve.release() {
+		pos, err = active.Append(t.bufs, t.entries, t.nowMs)
+	}
 	if err != nil {
 		w.writeFailed(l.dir.failed("append", err))
 		return

@@ -64,6 +64,7 @@ func openEngineLog(e *engine.Engine, broker *config.Broker) (*engineLog, error) 
 	if err := l.Err(); err != nil {
 		return nil, fmt.Errorf("metadata: the metadata log cannot be used: %w", err)
 	}
+	l.UseReserve() // nothing can be deleted without a record of it
 	g := &engineLog{log: l, leaderEpoch: l.LatestEpoch() + 1, written: make(chan struct{}, 1)}
 	if err := l.AssignEpochStart(g.leaderEpoch, l.EndOffset()); err != nil {
 		return nil, fmt.Errorf("metadata: cannot begin leader epoch %d of the metadata log: %w", g.leaderEpoch, err)

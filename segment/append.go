@@ -150,7 +150,10 @@ func (s *Segment) reserve(f vfs.File, end int64) error {
 	if end <= s.allocated || s.o.PreallocStep < 0 {
 		return nil
 	}
-	next := s.allocationTarget(end)
+	next := end
+	if s.o.Sparing == nil || !s.o.Sparing() {
+		next = s.allocationTarget(end)
+	}
 	err := f.Allocate(s.allocated, next-s.allocated)
 	if err != nil && next > end {
 		// The disk may have room for the data if not for a step ahead.

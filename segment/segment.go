@@ -24,6 +24,8 @@ type Options struct {
 	// Dense: the log never has gaps in its offsets, because nothing compacts it. A batch that does not continue the one before is then damage: no checksum
 	// covers the base offset.
 	Dense bool
+	// Sparing tells that the disk has so little left that no more is to be allocated than is needed; nil: it never has.
+	Sparing func() bool
 	// Now gives the append time of a segment that has none yet, in ms; nil means 0.
 	Now func() int64
 	// Reap gets a segment whose last reference is gone and must call Destroy, which closes and perhaps unlinks: slow on a large file.
@@ -243,6 +245,9 @@ func (s *Segment) Full(n int) bool {
 	size := s.size.Load()
 	return size > 0 && size+int64(n) > min(int64(s.o.MaxBytes), math.MaxInt32)
 }
+
+// Allocated returns how much of the data file has space: what is appended below needs none. For the writer.
+func (s *Segment) Allocated() int64 { return s.allocated }
 
 // IndexFull tells whether an index has no more room: time to roll. For the writer.
 func (s *Segment) IndexFull() bool { return s.offsets.Load().Full() || s.times.Load().Full() }

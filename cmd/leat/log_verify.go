@@ -120,7 +120,7 @@ func (v *verification) file(path string, size int64) {
 		v.report.Files++
 		v.report.Bytes += size
 		v.segmentFile(path)
-	case name != ".lock" && !strings.HasSuffix(name, ".tmp"):
+	case name != ".lock" && name != ".reserve" && !strings.HasSuffix(name, ".tmp"):
 		v.report.Unchecked = append(v.report.Unchecked, path)
 	}
 }
