@@ -15,6 +15,8 @@ type logDir struct {
 	id    [16]byte
 	ownFS bool
 	lock  io.Closer
+	// survey is what was there when the directory was opened.
+	survey survey
 	// loaded: everything in the directory was opened. Without it the clean shutdown marker is never written (B-A6, B-A7).
 	loaded  bool
 	flusher *flusher

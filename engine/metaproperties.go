@@ -39,6 +39,7 @@ const (
 	MetaNewerVersion                       // it was written by a later version
 	MetaForeignCluster                     // the directory belongs to another cluster
 	MetaForeignNode                        // the directory belongs to another node of the cluster
+	MetaMissing                            // it is not there, but partitions are
 )
 
 // MetaPropertiesError says that a log directory must not be used as it is. The message says what can be done.

@@ -27,7 +27,7 @@ func Open(o Options) (*Engine, error) {
 		e.workers = append(e.workers, newWorker(e))
 	}
 	if err := e.openDirs(); err != nil {
-		return nil, errors.Join(err, e.unlock())
+		return nil, errors.Join(err, e.withdraw())
 	}
 	e.start()
 	if err := e.loadDirs(); err != nil {
@@ -52,8 +52,8 @@ func (e *Engine) start() {
 // openDirs locks the directories and settles whose they are, before anything in them is looked at.
 func (e *Engine) openDirs() error {
 	seen := map[string]bool{}
-	metas := make([]*metaProperties, len(e.o.Dirs))
-	for i, path := range e.o.Dirs {
+	var known *logDir
+	for _, path := range e.o.Dirs {
 		path = filepath.Clean(path)
 		if seen[path] {
 			return fmt.Errorf("engine: log directory %s is given twice", path)
@@ -63,19 +63,23 @@ func (e *Engine) openDirs() error {
 		d.mu.logs, d.mu.claimed = map[TopicPartition]*Log{}, map[TopicPartition]bool{}
 		d.flusher, d.reserve.d = newFlusher(d), d
 		e.dirs = append(e.dirs, d)
-		meta, err := d.open()
-		if err != nil {
+		if err := d.open(); err != nil {
 			if err := e.dirUnusable(d, err); err != nil {
 				return err
 			}
 			continue
 		}
-		metas[i] = meta
-		if meta != nil && e.clusterID == "" {
-			e.clusterID = meta.ClusterID
+		if meta := d.survey.meta; meta != nil && known == nil {
+			known, e.clusterID = d, meta.ClusterID
 		}
 	}
-	return e.settleIdentity(metas)
+	if e.o.ClusterID != "" {
+		e.clusterID = e.o.ClusterID
+	}
+	if err := e.checkIdentity(known); err != nil {
+		return err
+	}
+	return e.settleIdentity()
 }
 
 // dirUnusable decides what err, met while opening d, means: nil when the engine goes on without the directory.
@@ -90,26 +94,25 @@ func (e *Engine) dirUnusable(d *logDir, err error) error {
 	return nil
 }
 
-// open makes and locks the directory and reads meta.properties (nil when there is none).
-func (d *logDir) open() (*metaProperties, error) {
+// open makes and locks the directory and looks at what is in it.
+func (d *logDir) open() error {
 	fsys := d.e.o.FS
 	if err := fsys.MkdirAll(d.path, 0o755); err != nil {
-		return nil, err
+		return d.openError(err)
 	}
-	lock, err := fsys.Lock(filepath.Join(d.path, lockFileName))
-	if err != nil {
-		return nil, err
+	lockFile := filepath.Join(d.path, lockFileName)
+	_, err := fsys.Stat(lockFile)
+	d.survey.hadLock = err == nil
+	if d.lock, err = fsys.Lock(lockFile); err != nil {
+		d.lock = nil
+		return d.openError(err)
 	}
-	d.lock = lock
 	d.ownFS = fsys.OwnFS(d.path)
-	return readMetaProperties(fsys, d.path)
+	return d.survey.look(fsys, d.path)
 }
 
-// settleIdentity checks that all directories belong to this node of one cluster and writes meta.properties where it is missing.
-func (e *Engine) settleIdentity(metas []*metaProperties) error {
-	if e.o.ClusterID != "" {
-		e.clusterID = e.o.ClusterID
-	}
+// settleIdentity writes meta.properties where it is missing.
+func (e *Engine) settleIdentity() error {
 	if e.clusterID == "" {
 		id, err := e.newID()
 		if err != nil {
@@ -117,14 +120,11 @@ func (e *Engine) settleIdentity(metas []*metaProperties) error {
 		}
 		e.clusterID = base64.RawURLEncoding.EncodeToString(id[:])
 	}
-	for i, d := range e.dirs {
+	for _, d := range e.dirs {
 		if d.err() != nil {
 			continue
 		}
-		if meta := metas[i]; meta != nil {
-			if err := meta.check(d.path, e.clusterID, e.o.NodeID); err != nil {
-				return err
-			}
+		if meta := d.survey.meta; meta != nil {
 			d.id = meta.DirectoryID
 			if d.id != ([16]byte{}) {
 				continue

@@ -73,6 +73,36 @@ func TestOnTheEngine(t *testing.T) {
 	}
 }
 
+// TestMetadataLogIsGone: the refusal comes before a new metadata log is made.
+func TestMetadataLogIsGone(t *testing.T) {
+	disk := vfs.NewMem(1)
+	n := mustStart(t, disk, 0)
+	if _, err := n.e.Create(engine.TopicPartition{Topic: "t"}, [16]byte{1}, &mustBroker(t).TopicDefaults); err != nil {
+		t.Fatal(err)
+	}
+	n.stop(t)
+	dir := testDir + "/" + MetadataTopic + "-0"
+	if err := disk.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	var format *FormatError
+	if _, err := startNode(disk, 0); !errors.As(err, &format) || !strings.Contains(err.Error(), dir) || !strings.Contains(err.Error(), "restore this directory") {
+		t.Errorf("start: %v", err)
+	}
+	if _, err := disk.Stat(dir); err == nil {
+		t.Error("a new metadata log was made")
+	}
+}
+
+func mustBroker(t *testing.T) *config.Broker {
+	t.Helper()
+	b, err := config.NewSet().Broker()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
 // TestSnapshotsOnTheEngine runs through many snapshots; the log's prefix goes.
 func TestSnapshotsOnTheEngine(t *testing.T) {
 	disk := vfs.NewMem(1)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"path/filepath"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -99,17 +100,38 @@ func Open(o Options) (*Manager, error) {
 		return nil, err
 	}
 	o.SnapshotBytes = cmp.Or(o.SnapshotBytes, broker.MetadataSnapshotMaxNewBytes)
-	log, err := openEngineLog(o.Engine, broker)
-	if err != nil {
-		return nil, err
-	}
 	others := 0
 	for _, l := range o.Engine.Logs() {
 		if l.TP().Topic != MetadataTopic {
 			others++
 		}
 	}
+	if dir, missing := missingLog(o.Engine); missing && others > 0 { // said before a log is made
+		return nil, noMetadata(dir, others)
+	}
+	log, err := openEngineLog(o.Engine, broker)
+	if err != nil {
+		return nil, err
+	}
 	return open(o, log, log.dir(), others)
+}
+
+// missingLog tells whether every log directory works and none has the metadata log, and where it would be made.
+func missingLog(e *engine.Engine) (dir string, missing bool) {
+	tp := engine.TopicPartition{Topic: MetadataTopic}
+	dirs := e.Dirs()
+	for i := range dirs {
+		if dirs[i].Err != nil {
+			return "", false
+		}
+	}
+	return filepath.Join(dirs[0].Path, tp.String()), e.Log(tp) == nil
+}
+
+// noMetadata refuses a node that has partitions and no metadata.
+func noMetadata(dir string, partitions int) error {
+	return &FormatError{Where: dir, Msg: fmt.Sprintf("there are %d partitions on disk, but no metadata that says what they are", partitions),
+		Fix: "restore this directory from a backup, or move the partition directories away to begin an empty cluster"}
 }
 
 // open starts a manager on any log; snapshots lie in dir. otherLogs counts what the node holds besides.
@@ -120,8 +142,7 @@ func open(o Options, log replicatedLog, dir string, otherLogs int) (*Manager, er
 	}
 	fresh := h.image.offset == 0
 	if fresh && otherLogs > 0 {
-		return nil, &FormatError{Where: dir, Msg: fmt.Sprintf("there are %d partitions on disk, but no metadata that says what they are", otherLogs),
-			Fix: "restore this directory from a backup, or move the partition directories away to begin an empty cluster"}
+		return nil, noMetadata(dir, otherLogs)
 	}
 	m := &Manager{o: o, controller: &controller{rules: o.Config, rand: o.Rand}, log: log, incarnation: randomUUID(o.Rand), removed: h.removed}
 	m.snapshots = newSnapshotter(&m.o, log, dir, h)

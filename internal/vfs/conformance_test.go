@@ -486,7 +486,7 @@ func testLock(t *testing.T, fsys FS, dir string) {
 		t.Fatalf("second lock: %v", err)
 	}
 	host, _ := os.Hostname()
-	equal(t, held.Holder, fmt.Sprintf("pid %d %s", os.Getpid(), host))
+	equal(t, held.Holder, fmt.Sprintf("pid %d on %s", os.Getpid(), host))
 	must(t, l.Close())
 	mustBe(t, l.Close(), fs.ErrClosed)
 	l, err = fsys.Lock(name) // the file is still there: it is no lock by itself

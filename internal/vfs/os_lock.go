@@ -52,7 +52,7 @@ func holderText() string {
 	if err != nil {
 		host = "unknown"
 	}
-	return fmt.Sprintf("pid %d %s", os.Getpid(), host)
+	return fmt.Sprintf("pid %d on %s", os.Getpid(), host)
 }
 
 type osLock struct {

@@ -51,7 +51,7 @@ type FS interface {
 	SyncFS(name string) error
 	// OwnFS tells whether name's file system is not the one of "/", so that SyncFS does not write back the rest of the machine.
 	OwnFS(name string) bool
-	// Lock takes the exclusive lock file name, creating it, and writes the holder ("pid N host") into it. The lock is released by Close
+	// Lock takes the exclusive lock file name, creating it, and writes the holder ("pid N on HOST") into it. The lock is released by Close
 	// and by the end of the process. A held lock is a *LockedError.
 	Lock(name string) (io.Closer, error)
 	// Usage tells the size of and the space left on the file system that holds name.
