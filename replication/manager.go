@@ -213,7 +213,7 @@ func named(numbers []int32, n int) bool {
 
 // logOpenersMax is how many logs of a topic are made at once: each is a few syncs of directories, which the file system can
 // do together.
-const logOpenersMax = 16
+const logOpenersMax = 64
 
 // openMissing makes the partitions that are new on this node.
 func (u *topicUpdate) openMissing(list []*Partition, numbers []int32) {

@@ -28,6 +28,9 @@ func EntryOf(b record.Batch) Entry {
 // follow the segment's (gaps are allowed). On error nothing was appended: what was written is cut off again, or the segment is failed.
 // nowMs is the broker's time.
 func (s *Segment) Append(bufs [][]byte, entries []Entry, nowMs int64) (pos int64, err error) {
+	if err := s.Load(); err != nil {
+		return s.size.Load(), err
+	}
 	pos = s.size.Load()
 	if err := s.appendable(); err != nil {
 		return pos, err

@@ -16,6 +16,7 @@
 //
 // # States
 //
+//	resting   active, or sealed, with no file open (rest.go): how an idle partition's segments are. What needs a file wakes it
 //	active    made by Create, or by Open(sealed=false): one writer appends, truncates, seals
 //	unclean   Open(sealed=false) found something behind the last valid batch: Append answers ErrNotRecovered until Recover ran
 //	sealed    read only. Opened from disk nothing is read until it is needed: a start costs one stat per segment

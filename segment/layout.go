@@ -26,6 +26,10 @@ const (
 
 	// headerChunkBytes is read at once when looking for a batch: a little more than the default distance of index entries.
 	headerChunkBytes = 4<<10 + 128
+	// zeroTailBytesMax is how much behind the last batch is looked at to tell space allocated ahead from something torn.
+	zeroTailBytesMax = 16 << 10
+	// scanChunkBytesMin is read at first by a scan of whole batches, then twice as much each time up to scanChunkBytes: often there is little to scan.
+	scanChunkBytesMin = 16 << 10
 	// scanChunkBytes is read at once by scans of whole batches.
 	scanChunkBytes = 1 << 20
 

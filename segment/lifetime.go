@@ -11,6 +11,11 @@ import (
 func (s *Segment) Acquire() bool {
 	for {
 		n := s.refs.Load()
+		if n == restingRefs { // for as long as it takes to close a few files
+			s.waking.Lock()
+			s.waking.Unlock() //nolint:staticcheck // only to wait
+			continue
+		}
 		if n <= 0 {
 			return false
 		}

@@ -14,6 +14,10 @@ import (
 // from there to the end, and rebuilds what is missing or wrong. Called by all that needs it; the first call may wait for the disk, and
 // for a scan of the batch headers if an index has to be rebuilt.
 func (s *Segment) Load() error {
+	s.touch()
+	if s.resting.Load() {
+		return s.wake()
+	}
 	if s.nextOffset.Load() >= 0 {
 		return nil
 	}

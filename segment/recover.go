@@ -183,7 +183,18 @@ func (s *Segment) resume(f vfs.File, size int64) (good bool, err error) {
 	h := newHeaders(f, size)
 	defer h.close()
 	s.builder.seed(&h, times.Last())
+	if s.knownMax(times.Last(), last) {
+		return true, nil
+	}
 	return s.timesComplete(&h, times.Last(), int64(last.Position))
+}
+
+// knownMax tells whether the last time entry holds the largest timestamp of the whole segment, as it was noted by somebody who knew: then there cannot be a later
+// one behind it. It spares the walk of timesComplete, which is long when timestamps stay the same.
+func (s *Segment) knownMax(t index.TimeEntry, last index.OffsetEntry) bool {
+	s.stat.Lock()
+	defer s.stat.Unlock()
+	return s.stat.maxKnown && t.Timestamp >= 0 && t.Timestamp == s.stat.maxTimestamp && t.Offset == s.stat.maxOffset && t.Offset <= last.Offset
 }
 
 // timesComplete tells whether the last time entry is true, and no later timestamp comes behind it up to the batch at upTo: what must hold
@@ -453,7 +464,8 @@ func (s *Segment) judge(f vfs.File, size int64, w *walked) (RecoverResult, error
 	if w.why == nil {
 		return result, nil
 	}
-	zeros, err := onlyZeros(f, w.end, size)
+	// Space allocated ahead may be a thousand times more than what was ever written, so only its beginning is looked at: all of it is cut in any case.
+	zeros, err := onlyZeros(f, w.end, min(size, w.end+zeroTailBytesMax))
 	if err != nil {
 		return result, err
 	}

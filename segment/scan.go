@@ -74,13 +74,14 @@ type batches struct {
 	buf  *[scanChunkBytes]byte
 	from int64 // buf holds [from, from+have) of the file
 	have int
+	next int    // bytes to read at once the next time
 	big  []byte // for one batch that does not fit buf
 }
 
 var scanPool = sync.Pool{New: func() any { return new([scanChunkBytes]byte) }}
 
 func newBatches(f vfs.File, end int64) batches {
-	return batches{f: f, end: end, buf: scanPool.Get().(*[scanChunkBytes]byte)}
+	return batches{f: f, end: end, buf: scanPool.Get().(*[scanChunkBytes]byte), next: scanChunkBytesMin}
 }
 
 func (r *batches) close() {
@@ -104,6 +105,16 @@ func (r *batches) at(pos int64) (record.Batch, error) {
 	if err != record.ErrShort {
 		return b, err
 	}
+	if size, err := record.FrameSize(r.window(pos)); err == nil && size <= scanChunkBytes && int64(r.have) < r.end-pos && size > r.have {
+		r.next = max(r.next, size)
+		if err := r.fill(pos); err != nil {
+			return nil, err
+		}
+		b, _, err = record.Frame(r.window(pos))
+		if err != record.ErrShort {
+			return b, err
+		}
+	}
 	return r.large(pos)
 }
 
@@ -116,8 +127,9 @@ func (r *batches) window(pos int64) []byte {
 }
 
 func (r *batches) fill(pos int64) error {
-	n, err := readAtMost(r.f, r.buf[:min(scanChunkBytes, r.end-pos)], pos)
+	n, err := readAtMost(r.f, r.buf[:min(int64(r.next), r.end-pos)], pos)
 	r.from, r.have = pos, n
+	r.next = min(2*r.next, scanChunkBytes)
 	return err
 }
 

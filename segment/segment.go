@@ -17,15 +17,14 @@ import (
 // Options are the same for all segments of a log; a Segment keeps the pointer, and no field changes while it is open.
 type Options struct {
 	FS                 vfs.FS
-	MaxBytes           int   // segment.bytes: Full tells when a batch no longer fits; also bounds allocation ahead
-	IndexIntervalBytes int   // index.interval.bytes
-	IndexMaxBytes      int   // segment.index.bytes, for each of the two indexes
-	PreallocStep       int64 // bytes allocated by the first append; 0 means 64 KiB. Doubles up to 64 MiB. Negative: nothing is allocated ahead
+	MaxBytes           int         // segment.bytes: Full tells when a batch no longer fits; also bounds allocation ahead
+	IndexIntervalBytes int         // index.interval.bytes
+	IndexMaxBytes      int         // segment.index.bytes, for each of the two indexes
+	PreallocStep       int64       // bytes allocated by the first append; 0 means 64 KiB. Doubles up to 64 MiB. Negative: nothing is allocated ahead
+	Sparing            func() bool // the disk has so little left that no more is to be allocated than is needed; nil: never
 	// Dense: the log never has gaps in its offsets, because nothing compacts it. A batch that does not continue the one before is then damage: no checksum
 	// covers the base offset.
 	Dense bool
-	// Sparing tells that the disk has so little left that no more is to be allocated than is needed; nil: it never has.
-	Sparing func() bool
 	// Now gives the append time of a segment that has none yet, in ms; nil means 0.
 	Now func() int64
 	// Reap gets a segment whose last reference is gone and must call Destroy, which closes and perhaps unlinks: slow on a large file.
@@ -48,7 +47,9 @@ type Segment struct {
 	size       atomic.Int64 // end of the last batch; grows after the bytes are written. Unloaded sealed: the length of the file
 	nextOffset atomic.Int64 // base <= it, -1 on a sealed segment not loaded
 	sealed     atomic.Bool
-	recent     recent // positions of the batches appended last
+	resting    atomic.Bool // active, and its files are closed (rest.go)
+	used       atomic.Bool // since the last Idle
+	recent     recent      // positions of the batches appended last
 	checked    checked
 
 	// data and the indexes are nil until opened; set once except by reopening a sealed segment for writing.
@@ -78,6 +79,9 @@ type Segment struct {
 		firstTimestamp  int64
 		firstKnown      bool
 	}
+
+	// waking is held while a segment is put to rest or woken; taken before mu.
+	waking sync.Mutex
 
 	// mu is held while lazily opened files are opened, synced (indexes) and renamed. There is I/O under it; nobody takes it on a hot path.
 	mu struct {
@@ -176,6 +180,7 @@ func (s *Segment) pathLocked(suffix string) string {
 
 // file returns the data file, opened if it is not yet.
 func (s *Segment) file() (vfs.File, error) {
+	s.touch()
 	if f := s.data.Load(); f != nil {
 		return *f, nil
 	}
@@ -250,7 +255,12 @@ func (s *Segment) Full(n int) bool {
 func (s *Segment) Allocated() int64 { return s.allocated }
 
 // IndexFull tells whether an index has no more room: time to roll. For the writer.
-func (s *Segment) IndexFull() bool { return s.offsets.Load().Full() || s.times.Load().Full() }
+func (s *Segment) IndexFull() bool {
+	if s.resting.Load() {
+		return false // the append that asks wakes it first
+	}
+	return s.offsets.Load().Full() || s.times.Load().Full()
+}
 
 // OffsetFits tells whether an offset can be expressed relative to Base.
 func (s *Segment) OffsetFits(lastOffset int64) bool {
@@ -311,6 +321,12 @@ func (s *Segment) Seal(nowMs int64) error {
 	}
 	if s.unclean {
 		return ErrNotRecovered
+	}
+	if err := s.Load(); err != nil {
+		return err
+	}
+	if s.failed != nil && s.damage.Load() != nil {
+		return s.failed
 	}
 	times, offsets := s.times.Load(), s.offsets.Load()
 	s.noteIndexErr(times.MaybeAppend(s.builder.maxTimestamp, s.builder.maxOffset, true))

@@ -12,6 +12,12 @@ import (
 // MaxTimestamp returns the largest timestamp of the user's records and the last offset of the first batch that has it; (-1, Base) when there
 // is none. The first call on a sealed segment may wait for the disk.
 func (s *Segment) MaxTimestamp() (ts, lastOffset int64, err error) {
+	s.stat.Lock()
+	ts, lastOffset, known := s.stat.maxTimestamp, s.stat.maxOffset, s.stat.maxKnown
+	s.stat.Unlock()
+	if known {
+		return ts, lastOffset, nil
+	}
 	if err := s.Load(); err != nil {
 		return index.NoTimestamp, s.base, err
 	}
@@ -22,6 +28,9 @@ func (s *Segment) MaxTimestamp() (ts, lastOffset int64, err error) {
 
 // MaxTimestampOffset finds the first record with the largest timestamp among those in batches wholly below upTo.
 func (s *Segment) MaxTimestampOffset(upTo int64) (offset, ts int64, found bool, err error) {
+	if err := s.Load(); err != nil {
+		return -1, -1, false, err
+	}
 	ts, last, err := s.MaxTimestamp()
 	if err != nil || ts < 0 {
 		return -1, -1, false, err

@@ -40,6 +40,10 @@ func (osFS) ReadDir(name string) ([]DirEntry, error) {
 	}
 	entries := make([]DirEntry, 0, len(list))
 	for _, d := range list {
+		if d.IsDir() { // nothing more is to be said about it, and there may be many
+			entries = append(entries, DirEntry{Name: d.Name(), IsDir: true})
+			continue
+		}
 		info, err := d.Info()
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // removed since
