@@ -9,7 +9,7 @@ FUZZTIME ?= 10s
 BENCH   ?= .
 BENCHSKIP ?= Restart|Partitions
 
-.PHONY: build run test check race fuzz bench interop clean help
+.PHONY: build run test check race fuzz bench compare interop clean help
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-10s %s\n", $$1, $$2}' Makefile
@@ -43,6 +43,10 @@ fuzz: ## every fuzz target for FUZZTIME (default 10s)
 
 bench: ## the benchmark table: records/s, MB/s, CPU per GB, allocations, ratio to the bare system calls; BENCHSKIP=- adds the long ones
 	$(GO) test -run '^$$' -bench '$(BENCH)' -skip '$(BENCHSKIP)' -benchtime 1x -timeout 30m ./bench
+
+compare: ## leat beside Apache Kafka: the same workloads in turns, under ten minutes (Java 17, Maven); writes bin/compare.md and bin/compare.json
+	@mkdir -p bin
+	cd interop && $(GO) run ./compare -out ../bin $(ARGS)
 
 interop: build ## foreign clients, real Kafka, the differential suite
 	cd interop && $(GO) test -count=1 -timeout 25m ./...

@@ -117,9 +117,9 @@ func TestFill(t *testing.T) {
 	if _, err := CreateTopic(t.Context(), addr, "fill", 2, nil); err != nil {
 		t.Fatal(err)
 	}
-	u, err := Fill(t.Context(), addr, "fill", 1<<20)
-	if err != nil || u.Records != fillRecords || u.BatchBytes < fillRecords*fillSize {
-		t.Fatal(u, err)
+	u, records, err := Fill(t.Context(), addr, "fill", 1<<20)
+	if err != nil || u.Records != fillRecords || u.BatchBytes < fillRecords*fillSize || records*1024 < 1<<20 {
+		t.Fatal(u, records, err)
 	}
 }
 

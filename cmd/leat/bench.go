@@ -137,7 +137,7 @@ func newBenchFetch() *cobra.Command {
 			return f.bench(cmd, func(ctx context.Context, exclusive bool) ([]load.Load, error) {
 				l := &load.FetchLoad{Addr: f.addr, Topic: f.topic, Connections: f.connections, InFlight: 1, MaxBytes: int(bytes), MaxWait: 500 * time.Millisecond, Exclusive: exclusive}
 				if exclusive {
-					l.Uniform, err = load.Fill(ctx, f.addr, f.topic, amount)
+					l.Uniform, _, err = load.Fill(ctx, f.addr, f.topic, amount)
 				}
 				return []load.Load{l}, err
 			})

@@ -164,9 +164,8 @@ func (p *Peer) runKafka(addr string) error {
 	if err != nil {
 		return err
 	}
-	cmd := exec.Command("bash", append([]string{KafkaScript(), "run", p.Dir, port}, p.settings...)...)
-	cmd.Env = append(os.Environ(), "PORT2="+p.ctlPort, "KAFKA_HEAP="+envOr("KAFKA_HEAP", "768m"))
-	c, err := startChild(p.Dir, cmd)
+	p.Addr = addr
+	c, err := startChild(p.Dir, p.kafkaCommand("run"))
 	if err != nil {
 		return err
 	}
@@ -175,8 +174,16 @@ func (p *Peer) runKafka(addr string) error {
 		c.kill()
 		return fmt.Errorf("kafka: %w; its output:\n%s", err, p.LogTail(20))
 	}
-	p.Addr, p.child = addr, c
+	p.child = c
 	return nil
+}
+
+// kafkaCommand is a command of kafka.sh for the peer's directory and port.
+func (p *Peer) kafkaCommand(command string) *exec.Cmd {
+	_, port, _ := net.SplitHostPort(p.Addr)
+	cmd := exec.Command("bash", append([]string{KafkaScript(), command, p.Dir, port}, p.settings...)...)
+	cmd.Env = append(os.Environ(), "PORT2="+p.ctlPort, "KAFKA_HEAP="+envOr("KAFKA_HEAP", "768m"))
+	return cmd
 }
 
 func envOr(name, fallback string) string {

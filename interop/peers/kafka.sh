@@ -2,6 +2,7 @@
 # Apache Kafka 4.4.0 and its command line tools, taken from Maven Central.
 #
 #   kafka.sh prepare                          fetch the jars (idempotent; every other command does it when needed)
+#   kafka.sh format DIR PORT [key=value ...]  write the configuration and format DIR/data, start nothing
 #   kafka.sh run    DIR PORT [key=value ...]  one KRaft node in the foreground, data under DIR; ends with this process
 #   kafka.sh start  DIR PORT [key=value ...]  the same in the background; returns when it answers; DIR/pid holds its pid
 #   kafka.sh stop   DIR                       SIGTERM, then SIGKILL after 30 s
@@ -23,7 +24,7 @@ cp_file=$cache/classpath-$sum
 # "-XX:+UseSerialGC -XX:TieredStopAtLevel=1" saves a second; not for those that measure.
 tool_opts=${KAFKA_TOOL_OPTS:--Xmx512m}
 
-usage() { sed -n '3,10p' "${BASH_SOURCE[0]}" >&2; exit 2; }
+usage() { sed -n '3,11p' "${BASH_SOURCE[0]}" >&2; exit 2; }
 
 # prepare resolves the class path once per pom. Parallel callers wait for one another; a half-written file is never seen.
 prepare() {
@@ -95,11 +96,12 @@ tool() {
 }
 
 # ping asks Metadata v1 for no topics and looks at the number of brokers: it is 1 only when the node is
-# registered and unfenced, which is later than the moment its port opens.
+# registered and unfenced, which is later than the moment its port opens. The correlation id is 0: a connection to a free
+# port may be a connection to itself (simultaneous open), and then the answer, which is the request, says 0 brokers.
 ping() {
   (
     exec 3<>"/dev/tcp/127.0.0.1/$1" || exit 1
-    printf '\0\0\0\016\0\003\0\001\0\0\0\001\377\377\0\0\0\0' >&3
+    printf '\0\0\0\016\0\003\0\001\0\0\0\0\377\377\0\0\0\0' >&3
     answer=$(timeout 2 head -c 12 <&3 | od -An -tu1 | tr -d '\n')
     # shellcheck disable=SC2086
     set -- $answer
@@ -139,7 +141,7 @@ stop() {
 command=${1:-}
 [ $# -gt 0 ] && shift
 case $command in
-prepare | run | start | tool | dump)
+prepare | format | run | start | tool | dump)
   prepare
   CLASSPATH=$(cat "$cp_file")
   export CLASSPATH
@@ -147,15 +149,17 @@ prepare | run | start | tool | dump)
 esac
 case $command in
 prepare) ;;
-run | start)
+format | run | start)
   [ $# -ge 2 ] || usage
   dir=$1 port=$2
   shift 2
   mkdir -p "$dir"
   dir=$(cd "$dir" && pwd)
   configure "$dir" "$port" "$@"
-  if [ "$command" = run ]; then broker "$dir"; fi
-  start "$dir" "$port"
+  case $command in
+  run) broker "$dir" ;;
+  start) start "$dir" "$port" ;;
+  esac
   ;;
 stop) [ $# -eq 1 ] || usage; stop "$1" ;;
 tool) [ $# -ge 1 ] || usage; tool "$@" ;;
