@@ -30,7 +30,7 @@ func (l *Log) load(state *dirState) error {
 	if err != nil {
 		return err
 	}
-	r := loader{l: l, clean: state.clean, recoveryPoint: state.recoveryPoint[l.tp]}
+	r := loader{l: l, clean: state.clean, recoveryPoint: state.recoveryPoint[l.tp], logStart: state.logStart[l.tp]}
 	r.promised = max(r.recoveryPoint, state.highWatermark[l.tp])
 	if len(bases) == 0 {
 		err = r.empty(state.logStart[l.tp])
@@ -95,6 +95,8 @@ type loader struct {
 	// promised is how far the data is known to have been on stable storage: the recovery point, or the high watermark that was checkpointed, which passes
 	// only what is flushed. What is not valid below it is damage; above it, the torn tail of an unclean stop.
 	promised  int64
+	logStart  int64   // the checkpointed one
+	below     []int64 // base offsets of segments that lie below it: to be removed
 	list      []*handle
 	recovered bool // something was scanned
 	damage    error
@@ -119,6 +121,7 @@ func (r *loader) empty(logStart int64) error {
 
 // open opens the segments.
 func (r *loader) open(bases []int64) error {
+	bases = r.skipBelow(bases)
 	first := len(bases) - 1 // to be looked at
 	if !r.clean {
 		for first > 0 && bases[first] > r.recoveryPoint {
@@ -143,6 +146,17 @@ func (r *loader) open(bases []int64) error {
 	}
 	r.l.segs.Store(&segmentList{r.list})
 	return nil
+}
+
+// skipBelow leaves out the segments that end at or below the log start. Their removal had begun, maybe: after a power cut any of them may be gone, so
+// they need not follow each other.
+func (r *loader) skipBelow(bases []int64) []int64 {
+	n := 0
+	for n+1 < len(bases) && bases[n+1] <= r.logStart {
+		n++
+	}
+	r.below = bases[:n]
+	return bases[n:]
 }
 
 // whole tells whether the log can be used as it is: the stop was clean, and the active segment's file indeed ends with its last batch.
@@ -191,8 +205,8 @@ func (r *loader) recover(first int) error {
 			if !r.reaches(h, r.recoveryPoint) {
 				return nil
 			}
-			pos, _, _, err := h.PositionOf(r.recoveryPoint, h.Size())
-			if err != nil && err != io.EOF {
+			pos, err := h.positionOfTail(r.recoveryPoint)
+			if err != nil {
 				return err
 			}
 			from = pos
@@ -229,6 +243,20 @@ func (r *loader) nextBase(i int) int64 {
 		return r.list[i+1].Base()
 	}
 	return math.MaxInt64
+}
+
+// positionOfTail returns where to begin scanning for what was appended at or above an offset. When a page there never reached the disk, the way to
+// it may end before it; then it is the beginning of the segment, and the scan tells how far the log goes.
+func (h *handle) positionOfTail(offset int64) (int64, error) {
+	pos, _, _, err := h.PositionOf(offset, h.Size())
+	var corrupt *segment.CorruptError
+	switch {
+	case errors.As(err, &corrupt):
+		return 0, nil
+	case err != nil && err != io.EOF:
+		return 0, err
+	}
+	return pos, nil
 }
 
 // reaches checks that the log below the recovery point is whole enough to continue it. If not, the damage is noted and nothing is cut.
@@ -304,6 +332,11 @@ func (r *loader) restore(logStart, hw int64) error {
 	}
 	if r.damage != nil {
 		return nil
+	}
+	for _, base := range r.below {
+		if err := l.removeSegmentFiles(base); err != nil {
+			return err
+		}
 	}
 	return r.promise(active, end)
 }
