@@ -11,7 +11,8 @@ import (
 )
 
 // Metadata (3), versions 0-13: brokers, topics, partitions and their leaders. Topics by name, from v12 also by id. A topic that does not exist is
-// created when the request and auto.create.topics.enable allow it; the answer comes when it takes appends, so the Produce that follows finds it.
+// created when the request and auto.create.topics.enable allow it (up to autoCreateTopicsMax at once); the answer comes when it takes appends, so the
+// Produce that follows finds it.
 //
 // Version notes: v0 asks for everything with an empty list, v1+ with null; v4 may forbid creation; v10 answers topic ids; v10-11 with an id is
 // INVALID_REQUEST; in v12+ a request that names ids and names is answered for the ids only.
@@ -53,7 +54,12 @@ func wantsAll(req *kmsg.MetadataRequest) bool {
 	return req.Topics == nil || req.Version == 0 && len(req.Topics) == 0
 }
 
-// missing returns the names that a request wants created.
+// autoCreateTopicsMax is how many topics one request may make. Making one takes a few syncs of the disk and a request of thousands of unknown names would
+// keep its client, and those whose changes wait behind it, past their time limits. 64 are made in a fraction of a second; the others are answered with
+// UNKNOWN_TOPIC_OR_PARTITION, which makes clients ask again.
+const autoCreateTopicsMax = 64
+
+// missing returns the names that a request wants created, no more than one request may.
 func (b *Broker) missing(req *kmsg.MetadataRequest, byID bool) []string {
 	if byID || wantsAll(req) || req.Version >= 4 && !req.AllowAutoTopicCreation || !b.settings().AutoCreateTopics {
 		return nil
@@ -66,7 +72,8 @@ func (b *Broker) missing(req *kmsg.MetadataRequest, byID bool) []string {
 		}
 	}
 	slices.Sort(names)
-	return slices.Compact(names)
+	names = slices.Compact(names)
+	return names[:min(len(names), autoCreateTopicsMax)]
 }
 
 // mayCreate tells, on the loop, that a request must run on a worker because it will create topics.

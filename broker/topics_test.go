@@ -59,6 +59,31 @@ func TestAutoCreation(t *testing.T) {
 	wantCode(t, do[*kmsg.MetadataResponse](c, metadataRequest(9, "new")).Topics[0].ErrorCode, protocol.UnknownTopicOrPartition)
 }
 
+// One request makes no more topics than a client would wait for; it asks again for the rest.
+func TestAutoCreationIsBounded(t *testing.T) {
+	n := start(t)
+	c := n.dial()
+	const wanted = 2*autoCreateTopicsMax + 1
+	var names []string
+	for i := range wanted {
+		names = append(names, fmt.Sprintf("many-%04d", i))
+	}
+	for _, made := range []int{autoCreateTopicsMax, 2 * autoCreateTopicsMax, wanted, wanted} {
+		there := 0
+		for _, topic := range do[*kmsg.MetadataResponse](c, metadataRequest(9, names...)).Topics {
+			switch code := protocol.Code(topic.ErrorCode); {
+			case code == protocol.None && len(topic.Partitions) == 1:
+				there++
+			case code != protocol.UnknownTopicOrPartition:
+				t.Fatalf("%s: %s", *topic.Topic, code.Name())
+			}
+		}
+		if there != made {
+			t.Errorf("%d topics, want %d", there, made)
+		}
+	}
+}
+
 // Requests of one connection take effect in their order, sent ahead of each other: a topic is created, used, read back, deleted, and created anew.
 func TestPipelinedTopicLife(t *testing.T) {
 	n := start(t)
