@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io/fs"
 	"math/bits"
 	"path/filepath"
@@ -22,9 +23,14 @@ import (
 //	orders 0 1500                   an entry: <topic> <partition> <offset>  (leader-epoch-checkpoint: <epoch> <start offset>)
 //	orders 1 1498
 //
+// The files of offsets end with one entry more, for a topic that cannot be: "#crc32c 0 <checksum of the entries above>". To Kafka it is an entry of a partition
+// that is not here. Without it a digit that became another digit would be believed, and a wrong log start deletes what is below. A file without
+// the entry (Kafka's) is taken as it is.
+//
 // A file of no bytes has no entries: Kafka creates some checkpoint files that way. They are replaced as a whole (vfs.WriteFileAtomic).
 const (
 	checkpointVersion = "0"
+	checksumTopic     = "#crc32c"
 
 	// sideFileBytesMax bounds the side files held in memory: a million partitions with the longest names fit.
 	sideFileBytesMax = 256 << 20
@@ -122,7 +128,19 @@ func readOffsetCheckpoint(fsys vfs.FS, path string) (map[TopicPartition]int64, e
 
 func parseOffsetCheckpoint(path string, data []byte) (map[TopicPartition]int64, error) {
 	m := map[TopicPartition]int64{}
+	sum, sealed := crc32.New(castagnoli), false
 	err := parseCheckpoint(path, data, 3, func(fields []string) error {
+		if sealed {
+			return errors.New("it is behind the checksum")
+		}
+		if fields[0] == checksumTopic {
+			sealed = true
+			if fields[1] != "0" || fields[2] != strconv.FormatUint(uint64(sum.Sum32()), 10) {
+				return errors.New("the checksum is not that of the entries")
+			}
+			return nil
+		}
+		fmt.Fprintf(sum, "%s %s %s\n", fields[0], fields[1], fields[2])
 		tp, ok := parsePartition(fields[0], fields[1])
 		if !ok {
 			return errors.New("not a partition")
@@ -152,7 +170,8 @@ func formatOffsetCheckpoint(m map[TopicPartition]int64) []byte {
 	}
 	slices.SortFunc(tps, compareTP)
 	out := make([]byte, 0, 64*(len(m)+1))
-	out = fmt.Appendf(out, "%s\n%d\n", checkpointVersion, len(m))
+	out = fmt.Appendf(out, "%s\n%d\n", checkpointVersion, len(m)+1)
+	entries := len(out)
 	for _, tp := range tps {
 		out = append(out, tp.Topic...)
 		out = append(out, ' ')
@@ -161,7 +180,7 @@ func formatOffsetCheckpoint(m map[TopicPartition]int64) []byte {
 		out = strconv.AppendInt(out, m[tp], 10)
 		out = append(out, '\n')
 	}
-	return out
+	return fmt.Appendf(out, "%s 0 %d\n", checksumTopic, crc32.Checksum(out[entries:], castagnoli))
 }
 
 func compareTP(a, b TopicPartition) int {

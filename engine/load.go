@@ -43,7 +43,8 @@ func (l *Log) load(state *dirState) error {
 	if l.segs.Load() == nil {
 		return nil // all is gone, and said so
 	}
-	return r.restore(state.logStart[l.tp], state.highWatermark[l.tp])
+	logStart, known := state.logStart[l.tp]
+	return r.restore(logStart, known, state.highWatermark[l.tp])
 }
 
 // listSegments returns the base offsets of the segments in the directory, ascending, and removes what an earlier run did not get to remove.
@@ -306,7 +307,7 @@ func (r *loader) cutBehind(i int, end int64) error {
 func (r *loader) syncDir() error { return r.l.e.o.FS.SyncDir(r.l.path) }
 
 // restore sets the offsets and rebuilds the state beside the data.
-func (r *loader) restore(logStart, hw int64) error {
+func (r *loader) restore(logStart int64, known bool, hw int64) error {
 	l := r.l
 	active := l.segs.Load().active()
 	end := active.NextOffset()
@@ -314,6 +315,10 @@ func (r *loader) restore(logStart, hw int64) error {
 		end = max(end, r.promised)
 	}
 	start := max(logStart, r.list[0].Base())
+	if known && logStart < start {
+		l.e.log.Error("the first segments of a log are missing: it begins where its first file does", "partition", l.tp.String(),
+			"logStart", logStart, "file", filepath.Join(l.path, logFileName(r.list[0].Base())))
+	}
 	if start > end {
 		r.damaged(end, fmt.Sprintf("the log ends below its start offset %d", start))
 		end = start

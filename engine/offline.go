@@ -63,7 +63,9 @@ func describeOffsets(path string, data []byte) (SideFile, error) {
 	if _, err := parseOffsetCheckpoint(path, data); err != nil {
 		return f, err
 	}
-	f.Lines = strings.Split(strings.TrimSpace(string(data)), "\n")[2:]
+	if len(data) > 0 {
+		f.Lines = strings.Split(strings.TrimSpace(string(data)), "\n")[2:]
+	}
 	return f, nil
 }
 

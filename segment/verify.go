@@ -91,6 +91,65 @@ func VerifySegment(fsys vfs.FS, dir string, base int64, deep bool, fn func(Probl
 	return nil
 }
 
+// VerifyOrder checks that each segment of a directory ends where the next one begins. Of each it reads the batch headers. A segment that a compaction
+// worked on may rightly end early.
+func VerifyOrder(fsys vfs.FS, dir string, fn func(Problem) error) error {
+	entries, err := fsys.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	end, pos, known := int64(0), int64(0), false
+	before := ""
+	for _, e := range entries { // sorted, and names sort as offsets do
+		base, suffix, ok := ParseFileName(e.Name)
+		if !ok || e.IsDir || suffix != LogSuffix {
+			continue
+		}
+		if known && end != base {
+			msg := fmt.Sprintf("the records from offset %d up to offset %d are missing", end, base)
+			if end > base {
+				msg = fmt.Sprintf("the last batch ends with offset %d, but the next segment begins with %d", end-1, base)
+			}
+			if err := fn(Problem{File: before, Pos: pos, Kind: BadOrder, Msg: msg}); err != nil {
+				return err
+			}
+		}
+		before = filepath.Join(dir, e.Name)
+		if end, pos, known, err = lastHeader(fsys, before, base); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lastHeader walks to the last batch of a data file and returns the offset behind it and the end of the file's batches; known is false when the walk
+// meets damage, which Verify reports.
+func lastHeader(fsys vfs.FS, name string, base int64) (next, end int64, known bool, err error) {
+	f, err := fsys.OpenFile(name, os.O_RDONLY, 0)
+	if err != nil {
+		return 0, 0, false, err
+	}
+	defer f.Close()
+	size, err := f.Size()
+	if err != nil {
+		return 0, 0, false, err
+	}
+	h := newHeaders(f, size)
+	defer h.close()
+	for next = base; ; {
+		b, n, err := h.at(end)
+		switch {
+		case err == io.EOF || errors.Is(err, record.ErrEnd) || errors.Is(err, record.ErrShort):
+			return next, end, true, nil
+		case err != nil && notABatch(err):
+			return 0, 0, false, nil
+		case err != nil:
+			return 0, 0, false, err
+		}
+		next, end = b.NextOffset(), end+int64(n)
+	}
+}
+
 type verifier struct {
 	fsys vfs.FS
 	name string

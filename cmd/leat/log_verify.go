@@ -96,7 +96,10 @@ func (v *verification) dir(dir string) error {
 		}
 		v.file(path, e.Size)
 	}
-	return nil
+	return segment.VerifyOrder(v.fsys, dir, func(p segment.Problem) error {
+		v.found(p.File, p.Pos, p.Kind.String()+": "+p.Msg)
+		return nil
+	})
 }
 
 func (v *verification) file(path string, size int64) {
