@@ -71,9 +71,11 @@ func newBenchProduce() *cobra.Command {
 		Short: "Produce batches, and measure until they are acknowledged",
 		Args:  usageArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return f.bench(cmd, func(ctx context.Context, exclusive bool) ([]load.Load, error) {
-				l, err := p.load(&f, exclusive)
-				return []load.Load{l}, err
+			if err := p.check(); err != nil {
+				return err
+			}
+			return f.bench(cmd, func(_ context.Context, exclusive bool) ([]load.Load, error) {
+				return []load.Load{p.load(&f, exclusive)}, nil
 			})
 		},
 	}
@@ -97,22 +99,28 @@ func (p *produceFlags) add(cmd *cobra.Command, records, size, inflight int, rate
 	fs.StringVar(&p.acks, "acks", "all", "all or 1")
 }
 
-func (p *produceFlags) load(f *benchFlags, exclusive bool) (*load.ProduceLoad, error) {
-	l := &load.ProduceLoad{
+func (p *produceFlags) check() error {
+	switch {
+	case p.acks != "all" && p.acks != "1":
+		return usageError{fmt.Errorf("--acks is all or 1, not %q", p.acks)}
+	case p.rate < 0 || math.IsNaN(p.rate) || math.IsInf(p.rate, 0):
+		return usageError{errors.New("--rate is 0 or more")}
+	case p.records < 1 || p.size < 0 || p.inflight < 1:
+		return usageError{errors.New("--records and --inflight are 1 or more, --size is 0 or more")}
+	}
+	return nil
+}
+
+// load is called behind check.
+func (p *produceFlags) load(f *benchFlags, exclusive bool) *load.ProduceLoad {
+	acks := int16(-1)
+	if p.acks == "1" {
+		acks = 1
+	}
+	return &load.ProduceLoad{
 		Addr: f.addr, Topic: f.topic, Connections: f.connections, InFlight: p.inflight, Records: p.records, Size: p.size, Rate: p.rate,
-		Acks: -1, Exclusive: exclusive,
+		Acks: acks, Exclusive: exclusive,
 	}
-	switch p.acks {
-	case "all":
-	case "1":
-		l.Acks = 1
-	default:
-		return nil, usageError{fmt.Errorf("--acks is all or 1, not %q", p.acks)}
-	}
-	if p.rate < 0 || math.IsNaN(p.rate) || math.IsInf(p.rate, 0) {
-		return nil, usageError{errors.New("--rate is 0 or more")}
-	}
-	return l, nil
 }
 
 func newBenchFetch() *cobra.Command {
@@ -160,11 +168,11 @@ func newBenchE2E() *cobra.Command {
 		Short: "Measure from the producer to waiting consumers",
 		Args:  usageArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := p.check(); err != nil {
+				return err
+			}
 			return f.bench(cmd, func(_ context.Context, exclusive bool) ([]load.Load, error) {
-				l, err := p.load(&f, exclusive)
-				if err != nil {
-					return nil, err
-				}
+				l := p.load(&f, exclusive)
 				l.Stamp = true
 				return []load.Load{l, &load.FetchLoad{
 					Addr: f.addr, Topic: f.topic, Connections: consumers, InFlight: 1, MaxBytes: 1 << 20, MaxWait: 500 * time.Millisecond, Exclusive: exclusive, Tail: l,
