@@ -85,3 +85,29 @@ func TestHoleBehindRecoveryPoint(t *testing.T) {
 	}
 	f.readAll(l, 0, 3)
 }
+
+// With write.caching records may be deleted that are not on stable storage. When a power cut takes them, the log ends below the start that was
+// asked for: it goes on from there, as it does for all other records that were lost.
+func TestLogStartAboveWhatIsFlushed(t *testing.T) {
+	mem := vfs.NewMem(1)
+	f := newFixture(t, mem)
+	f.open()
+	l := f.logWith("t", small(t, func(c *config.Topic) { c.WriteCaching = true }))
+	for range 5 {
+		f.mustAppend(l, batchOf(testStartMs, 1, 200))
+	}
+	l.SetHighWatermark(5)
+	if start, err := l.DeleteRecords(4); err != nil || start != 4 {
+		t.Fatal(start, err)
+	}
+	f.fs = mem.Crash(vfs.LoseUnsynced)
+	f.kill()
+	f.open()
+	l = f.log2("t")
+	if l.Err() != nil || l.EndOffset() != l.StartOffset() {
+		t.Fatalf("log %d to %d, %v\n%s", l.StartOffset(), l.EndOffset(), l.Err(), f.logs)
+	}
+	if a := f.mustAppend(l, batchOf(testStartMs, 1, 200)); a.BaseOffset != l.StartOffset() {
+		t.Fatalf("append at %d", a.BaseOffset)
+	}
+}
