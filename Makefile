@@ -49,7 +49,7 @@ compare: ## leat beside Apache Kafka: the same workloads in turns, under ten min
 	cd interop && $(GO) run ./compare -out ../bin $(ARGS)
 
 interop: build ## foreign clients, real Kafka, the differential suite
-	cd interop && $(GO) test -count=1 -timeout 25m ./...
+	cd interop && $(GO) test -count=1 -p 1 -timeout 25m ./...
 
 clean: ## remove what build made; data stays
 	rm -rf bin
