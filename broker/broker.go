@@ -153,14 +153,15 @@ func randomInt32() int32 {
 // listen binds the listeners: a port that is taken is found before any file is touched.
 func (b *Broker) listen(cfg *config.Broker) error {
 	for _, l := range cfg.Listeners {
+		address := net.JoinHostPort(l.Host, strconv.Itoa(l.Port))
 		s, err := netio.Listen(netio.Options{
-			Address: net.JoinHostPort(l.Host, strconv.Itoa(l.Port)), Driver: cfg.NetworkDriver, Loops: cfg.NetworkLoops, Handler: b,
+			Address: address, Driver: cfg.NetworkDriver, Loops: cfg.NetworkLoops, Handler: b,
 			MaxFrame: cfg.SocketRequestMaxBytes, FrameBytesLimit: cfg.QueuedMaxRequestBytes,
 			MaxConnections: cfg.MaxConnections, MaxPerIP: cfg.MaxConnectionsPerIP, MaxInFlight: cfg.ConnectionMaxInFlight,
 			IdleTimeout: time.Duration(cfg.ConnectionsMaxIdleMs) * time.Millisecond, Logger: b.log,
 		})
 		if err != nil {
-			return fmt.Errorf("cannot listen on %s: %w", net.JoinHostPort(l.Host, strconv.Itoa(l.Port)), err)
+			return &listenError{address, err}
 		}
 		e := listening{listener: l, server: s}
 		for i := range cfg.AdvertisedListeners {

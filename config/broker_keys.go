@@ -30,7 +30,7 @@ var brokerKeys = []brokerKey{
 		Doc: "Directories of the partition logs, one per disk. Relative paths start at the working directory. Kafka's default is /tmp/kafka-logs, and it also knows the key as log.dir."},
 		"log.dir", func(b *Broker, v value) { b.LogDirs = v.list }},
 	{Key{Name: "listeners", Type: List, Default: "PLAINTEXT://localhost:9092",
-		Doc: "Addresses to listen on, NAME://HOST:PORT. An empty host means every address of the machine, port 0 a free one. localhost is both 127.0.0.1 and ::1. Kafka listens on every address by default; leat lets nobody in from outside unasked."},
+		Doc: "Addresses to listen on, NAME://HOST:PORT. An empty host, or *, means every address of the machine, port 0 a free one. localhost is both 127.0.0.1 and ::1. Kafka listens on every address by default; leat lets nobody in from outside unasked."},
 		"", nil},
 	{Key{Name: "advertised.listeners", Type: List, Nullable: true,
 		Doc: "Addresses that clients are told to use, NAME://HOST:PORT, with the names of listeners. Not set, each client is told the address it reached us by, which is right nearly everywhere; set it when clients come through a proxy or a translated address."},

@@ -24,21 +24,32 @@ func (l Listener) String() string {
 
 var securityProtocols = []string{"PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"}
 
-// ListenersOf makes the value of listeners from plain addresses (HOST:PORT, [V6]:PORT, :PORT, PORT), as given with --listen.
+// ListenersOf makes the value of listeners from plain addresses (HOST:PORT, [V6]:PORT, :PORT, PORT, *:PORT), as given with --listen. Errors are
+// *Error and speak of addresses, not of the key.
 func ListenersOf(addresses []string) (string, error) {
 	items := make([]string, 0, len(addresses))
 	for _, a := range addresses {
+		wrong := func(why string) (string, error) {
+			return "", &Error{Key: "listeners", Msg: fmt.Sprintf("%q %s; expected HOST:PORT", a, why)}
+		}
+		full := a
 		if _, err := strconv.ParseUint(a, 10, 16); err == nil {
-			a = ":" + a
+			full = ":" + a
 		}
-		if strings.Contains(a, ",") || strings.Contains(a, "/") {
-			return "", &Error{Key: "listeners", Msg: fmt.Sprintf("%q is not an address to listen on; expected HOST:PORT", a)}
+		host, port, why := parseAddress(full)
+		switch {
+		case strings.Contains(a, "://"):
+			return wrong("has a listener name, which is set with the key listeners")
+		case why != "":
+			return wrong(why)
+		case strings.Contains(a, ","):
+			return wrong("is more than one address: give each its own --listen")
 		}
-		l, err := parseListener("listeners", "PLAINTEXT://"+a)
-		if err != nil {
-			return "", &Error{Key: "listeners", Msg: fmt.Sprintf("%q is not an address to listen on; expected HOST:PORT", a)}
+		item := Listener{Name: "PLAINTEXT", Host: host, Port: port}.String()
+		if port != 0 && slices.Contains(items, item) {
+			return "", &Error{Key: "listeners", Msg: fmt.Sprintf("%q is there twice", a)}
 		}
-		items = append(items, l.String())
+		items = append(items, item)
 	}
 	return strings.Join(items, ","), nil
 }
@@ -52,22 +63,34 @@ func parseListener(key, s string) (Listener, error) {
 	if !ok || !isListenerName(name) {
 		return wrong("has no listener name")
 	}
-	host, port, err := net.SplitHostPort(address)
-	if err != nil {
-		return wrong("has no port")
+	host, port, why := parseAddress(address)
+	if why != "" {
+		return wrong(why)
 	}
-	n, err := strconv.ParseUint(port, 10, 16)
+	return Listener{Name: strings.ToUpper(name), Host: host, Port: port}, nil
+}
+
+// parseAddress reads HOST:PORT; why says what is wrong with it. A host of "*" is what others write for every address.
+func parseAddress(s string) (host string, port int, why string) {
+	host, digits, err := net.SplitHostPort(s)
 	if err != nil {
-		return wrong("has a port that is not a number from 0 to 65535")
+		return "", 0, "has no port"
+	}
+	n, err := strconv.ParseUint(digits, 10, 16)
+	if err != nil {
+		return "", 0, "has a port that is not a number from 0 to 65535"
 	}
 	if strings.Contains(host, ":") {
 		if _, err := netip.ParseAddr(host); err != nil {
-			return wrong("has a host that is not an IPv6 address")
+			return "", 0, "has a host that is not an IPv6 address"
 		}
 	} else if strings.ContainsAny(host, " \t/@[]") {
-		return wrong("has a host that is not a name or address")
+		return "", 0, "has a host that is not a name or address"
 	}
-	return Listener{Name: strings.ToUpper(name), Host: host, Port: int(n)}, nil
+	if host == "*" {
+		host = ""
+	}
+	return host, int(n), ""
 }
 
 func isListenerName(s string) bool {

@@ -21,6 +21,7 @@ func TestListeners(t *testing.T) {
 		{"PLAINTEXT://:9092", "[PLAINTEXT://:9092]"},
 		{"plaintext://0.0.0.0:0", "[PLAINTEXT://0.0.0.0:0]"},
 		{"PLAINTEXT://[::1]:9092,PLAINTEXT://127.0.0.1:9092", "[PLAINTEXT://[::1]:9092 PLAINTEXT://127.0.0.1:9092]"},
+		{"PLAINTEXT://*:9092", "[PLAINTEXT://:9092]"},
 		{"PLAINTEXT://a:0 , PLAINTEXT://a.b-c:0", "[PLAINTEXT://a:0 PLAINTEXT://a.b-c:0]"},
 	} {
 		b, err := listenersOf(t, "listeners="+c.value)
@@ -52,6 +53,7 @@ func TestListenerErrors(t *testing.T) {
 		{"advertised.listeners=PLAINTEXT://0.0.0.0:9092", "no client can connect to PLAINTEXT://0.0.0.0:9092: name a host"},
 		{"advertised.listeners=PLAINTEXT://:9092", "no client can connect to PLAINTEXT://:9092: name a host"},
 		{"advertised.listeners=PLAINTEXT://[::]:9092", "name a host"},
+		{"advertised.listeners=PLAINTEXT://*:9092", "name a host"},
 		{"advertised.listeners=PLAINTEXT://a:0", "port 0"},
 		{"advertised.listeners=PLAINTEXT://a:1,PLAINTEXT://b:1", "is there twice"},
 		{"advertised.listeners=OTHER://a:1 listener.security.protocol.map=OTHER:PLAINTEXT,PLAINTEXT:PLAINTEXT", "has the name of none of the listeners"},
@@ -71,12 +73,15 @@ func TestListenerErrors(t *testing.T) {
 }
 
 func TestListenersOf(t *testing.T) {
-	got, err := ListenersOf([]string{"localhost:9092", "0.0.0.0:0", "[::1]:9093", ":9094", "9095"})
-	want := "PLAINTEXT://localhost:9092,PLAINTEXT://0.0.0.0:0,PLAINTEXT://[::1]:9093,PLAINTEXT://:9094,PLAINTEXT://:9095"
+	got, err := ListenersOf([]string{"localhost:9092", "0.0.0.0:0", "[::1]:9093", ":9094", "9095", "*:9096"})
+	want := "PLAINTEXT://localhost:9092,PLAINTEXT://0.0.0.0:0,PLAINTEXT://[::1]:9093,PLAINTEXT://:9094,PLAINTEXT://:9095,PLAINTEXT://:9096"
 	if err != nil || got != want {
 		t.Errorf("%s %v", got, err)
 	}
 	if _, err := listenersOf(t, "listeners="+got); err != nil {
+		t.Error(err)
+	}
+	if _, err := ListenersOf([]string{"a:1", "a:1"}); err == nil || err.Error() != `"a:1" is there twice` {
 		t.Error(err)
 	}
 	for _, bad := range []string{"", "localhost", "a:b", "a:1,b:2", "PLAINTEXT://a:1", "::1:9092", "a:65536"} {

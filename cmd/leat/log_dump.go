@@ -24,6 +24,7 @@ type dumper struct {
 	json    bool
 	records bool
 	damaged bool
+	printed int // entries, of all files
 }
 
 // pair is one named value.
@@ -50,8 +51,14 @@ func newLogDump() *cobra.Command {
 			}
 			d := &dumper{w: cmd.OutOrStdout(), json: output == "json", records: records}
 			for _, name := range files {
+				before := d.printed
 				if err := d.dump(name); err != nil {
 					return err
+				}
+				if d.printed == before {
+					if err := d.nothing(name); err != nil {
+						return err
+					}
 				}
 			}
 			if d.damaged {
@@ -124,6 +131,11 @@ func (d *dumper) log(name string) error {
 	if err != nil || end.Pos == end.Size {
 		return err
 	}
+	if end.Pos == 0 && end.Reason == segment.ZeroTail {
+		if err := d.nothing(name); err != nil {
+			return err
+		}
+	}
 	if end.Reason == segment.ZeroTail {
 		return d.print(name, pair{"position", end.Pos}, pair{"unused", strconv.FormatInt(end.Size-end.Pos, 10) + " bytes allocated ahead"})
 	}
@@ -181,8 +193,22 @@ func payload(name string, b []byte, null bool) pair {
 	return pair{name, string(b)}
 }
 
+// nothing tells people that a file has no entries. In JSON no line says it.
+func (d *dumper) nothing(name string) error {
+	if d.json {
+		return nil
+	}
+	what := "entries"
+	if _, suffix, ok := segment.ParseFileName(name); ok && strings.TrimSuffix(suffix, segment.DeletedSuffix) == segment.LogSuffix {
+		what = "batches"
+	}
+	_, err := fmt.Fprintf(d.w, "%s no %s\n", name, what)
+	return err
+}
+
 // print writes one entry. In JSON each is an object on a line of its own.
 func (d *dumper) print(file string, values ...pair) error {
+	d.printed++
 	var line strings.Builder
 	if !d.json {
 		line.WriteString(file)

@@ -66,8 +66,10 @@ func TestExitCodes(t *testing.T) {
 		{"serve --set num.partition=3", exitUsage, "num.partitions"},
 		{"serve --set num.partitions=many", exitUsage, "num.partitions"},
 		{"serve --set retention.ms=5", exitUsage, "retention.ms"},
-		{"serve --listen localhost", exitUsage, "HOST:PORT"},
-		{"serve --listen localhost:99999", exitUsage, "HOST:PORT"},
+		{"serve --listen localhost", exitUsage, `--listen: "localhost" has no port; expected HOST:PORT`},
+		{"serve --listen localhost:99999", exitUsage, "is not a number from 0 to 65535; expected HOST:PORT"},
+		{"serve --listen localhost:1 --listen localhost:1", exitUsage, `--listen: "localhost:1" is there twice`},
+		{"serve --listen PLAINTEXT://a:1", exitUsage, "is set with the key listeners"},
 		{"serve --log-level loud", exitUsage, "loud"},
 		{"serve --log-format xml", exitUsage, "xml"},
 		{"config --output yaml", exitUsage, "yaml"},
@@ -469,8 +471,16 @@ func TestServeFailures(t *testing.T) {
 		t.Errorf("directory in use: exit %d, %s", code, second.log())
 	}
 	third := startProcess(t, "serve", "--data-dir", t.TempDir(), "--listen", p.addr)
-	if code := third.wait(patience); code != exitFailed || !strings.Contains(third.log(), p.addr) {
+	if code := third.wait(patience); code != exitFailed || strings.Count(third.log(), p.addr) != 1 || !strings.Contains(third.log(), "stop it, or choose another") {
 		t.Errorf("port in use: exit %d, %s", code, third.log())
+	}
+	file := filepath.Join(t.TempDir(), "afile")
+	if err := os.WriteFile(file, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	fifth := startProcess(t, "serve", "--data-dir", file, "--listen", "127.0.0.1:0")
+	if code := fifth.wait(patience); code != exitFailed || !strings.Contains(fifth.log(), "choose another one with --data-dir") {
+		t.Errorf("a file as directory: exit %d, %s", code, fifth.log())
 	}
 	foreign := t.TempDir()
 	if err := os.WriteFile(filepath.Join(foreign, "meta.properties"), []byte("version=99\nnode.id=1\ncluster.id=x\n"), 0o644); err != nil {
@@ -497,6 +507,21 @@ func TestServeReadyLine(t *testing.T) {
 		}
 	}
 	p.dial().touch("t")
+}
+
+// A listener without a host is shown as it was bound: an address that a client can be given.
+func TestServeReadyLineOfEveryAddress(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
+	for _, listen := range []string{":0", "*:0", "0"} {
+		p := serveProcess(t, t.TempDir(), "--listen", listen)
+		host, port, err := net.SplitHostPort(p.addr)
+		if err != nil || host != "::" && host != "0.0.0.0" || port == "0" {
+			t.Errorf("--listen %s: ready on %q", listen, p.addr)
+		}
+		p.dial().touch("t")
+	}
 }
 
 // A second signal ends the process at once, whatever it is still doing.

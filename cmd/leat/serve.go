@@ -103,7 +103,8 @@ func serve(ctx context.Context, set *config.Set, logger *slog.Logger, stderr io.
 	return nil
 }
 
-// readyAddresses are the listeners as they were asked for, with real ports: localhost stays localhost though it is two addresses.
+// readyAddresses are the listeners as they were asked for, with real ports: localhost stays localhost though it is two addresses. One without a host
+// is shown as it was bound: [::]:9092, or 0.0.0.0:9092 on a machine without IPv6.
 func readyAddresses(set *config.Set, bound []net.Addr) []string {
 	cfg, err := set.Broker()
 	if err != nil {
@@ -112,14 +113,17 @@ func readyAddresses(set *config.Set, bound []net.Addr) []string {
 	var ready []string
 	next := 0
 	for _, l := range cfg.Listeners {
-		port := l.Port
+		host, port := l.Host, l.Port
+		if host == "" && next < len(bound) {
+			host = bound[next].(*net.TCPAddr).IP.String()
+		}
 		if port == 0 && next < len(bound) {
 			port = bound[next].(*net.TCPAddr).Port
 		}
 		for next < len(bound) && bound[next].(*net.TCPAddr).Port == port {
 			next++
 		}
-		ready = append(ready, net.JoinHostPort(l.Host, strconv.Itoa(port)))
+		ready = append(ready, net.JoinHostPort(host, strconv.Itoa(port)))
 	}
 	return ready
 }

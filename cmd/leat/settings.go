@@ -21,7 +21,7 @@ func (s *settings) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&s.file, "config", "", "properties file with broker keys; a Kafka server.properties will do")
 	f.StringVar(&s.dataDir, "data-dir", "", "where the data is kept (log.dirs; default \"data\")")
-	f.StringArrayVar(&s.listen, "listen", nil, "address to listen on, HOST:PORT; port 0 takes a free one; may be given several times (listeners; default localhost:9092)")
+	f.StringArrayVar(&s.listen, "listen", nil, "address to listen on, HOST:PORT; no host means every address of the machine, port 0 takes a free one; may be given several times (listeners; default localhost:9092)")
 	f.StringArrayVar(&s.set, "set", nil, "set a broker key, `KEY=VALUE`; may be given several times. leat config lists the keys")
 }
 
@@ -39,12 +39,12 @@ func (s *settings) load() (*config.Set, error) {
 		}
 	}
 	if len(s.listen) > 0 {
-		listeners := make([]string, 0, len(s.listen))
-		for _, address := range s.listen {
-			listeners = append(listeners, "PLAINTEXT://"+address)
+		listeners, err := config.ListenersOf(s.listen)
+		if err != nil {
+			return nil, usageError{fmt.Errorf("--listen: %w", err)}
 		}
-		if err := set.Override("listeners", strings.Join(listeners, ","), config.Flag); err != nil {
-			return nil, usageError{fmt.Errorf("--listen takes HOST:PORT: %w", err)}
+		if err := set.Override("listeners", listeners, config.Flag); err != nil {
+			return nil, err
 		}
 	}
 	for _, kv := range s.set {
