@@ -59,6 +59,9 @@ func (d *logDir) closeClean(ctx context.Context) error {
 	if err := d.closeLogs(ctx); err != nil {
 		return err
 	}
+	for _, l := range d.list() {
+		l.keepMark()
+	}
 	if err := d.writeCheckpoints(ckptAll); err != nil {
 		return err
 	}
@@ -68,13 +71,16 @@ func (d *logDir) closeClean(ctx context.Context) error {
 	return d.withReserve(func() error { return putCleanMarker(d.e.o.FS, d.path, 0) })
 }
 
+// syncingThreads is how many logs are worked on at once where each waits for a few syncs, which a file system does together.
+const syncingThreads = 32
+
 // closeLogs finishes the logs, several at a time.
 func (d *logDir) closeLogs(ctx context.Context) error {
 	queue := make(chan *Log)
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	var errs []error
-	for range max(1, d.e.o.Defaults.RecoveryThreadsPerLogDir) {
+	for range max(syncingThreads, d.e.o.Defaults.RecoveryThreadsPerLogDir) {
 		wg.Go(func() {
 			for l := range queue {
 				if err := l.finish(ctx); err != nil {
@@ -108,6 +114,9 @@ func (l *Log) finish(ctx context.Context) error {
 	end := l.logEnd.Load()
 	if l.flushed.Load() != end {
 		return &StorageError{Path: l.path, Op: "close", Err: errors.New("not everything was flushed")}
+	}
+	if l.appendedBytes.Load() == 0 && l.markedAt(end) && l.claimable() == end {
+		return nil // the next start opens it as this one did; the recovery point stays where everything derived is durable
 	}
 	active := l.segs.Load().active()
 	if l.appendedBytes.Load() > 0 {

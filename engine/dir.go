@@ -24,6 +24,10 @@ type logDir struct {
 	offline atomic.Pointer[error]
 	// writtenHW is the sum of the high watermarks when they were last written: they only grow. Under Engine.tick.
 	writtenHW int64
+	unmarked  unmarked
+	created   sharedSync // of the directory's entries: many partitions are created at once
+	// recentState: the recent log state file may exist. Under writing.
+	recentState bool
 
 	mu struct {
 		sync.Mutex
@@ -125,7 +129,8 @@ const (
 	ckptRecoveryPoint = 1 << iota
 	ckptLogStart
 	ckptHighWatermark
-	ckptAll = ckptRecoveryPoint | ckptLogStart | ckptHighWatermark
+	ckptMarks
+	ckptAll = ckptRecoveryPoint | ckptLogStart | ckptHighWatermark | ckptMarks
 )
 
 // writeCheckpoints writes the checkpoint files named by kinds from the logs' present state, out of the reserve if need be. On an error the old files
@@ -153,6 +158,9 @@ func (d *logDir) writeCheckpoints(kinds int) error {
 	}
 	if err == nil {
 		err = write(ckptHighWatermark, highWatermarkFileName, func(l *Log) int64 { return min(l.hw.Load(), l.flushed.Load()) })
+	}
+	if err == nil && kinds&ckptMarks != 0 {
+		err = d.writeAllMarksLocked(logs)
 	}
 	if err == nil {
 		d.noteClaims(logs, kinds)

@@ -70,10 +70,16 @@
 //	high watermark        at checkpoints and at close; a start clamps it into the log
 //	leader epochs,        before the recovery point passes them. A recovery finds the newer ones in the batches
 //	producers, indexes
-//	recovery point        checkpointed while running, so a start after a crash reads only what was appended since
+//	recovery point        checkpointed while running
+//	the logs' state       (marks: end of the active segment, leader epochs, producers) about once a second, and more often under load, of what is
+//	                      flushed (marks.go, logstate.go): a start after a crash reads only what was appended since, and no index
 //	deletion of a log     before Delete returns
 //
-// After a crash, the start scans from the recovery point. The first batch that is not valid ends the log; what follows, and later segments, are cut:
+// After a crash, the start scans from the log's mark, or from the recovery point if there is no mark that fits. An active segment opened by its mark rests:
+// no file of it is open until somebody reads or appends (package segment), and idle segments are put to rest again, so that open files and mappings are
+// bounded by the partitions in use (idle.go).
+//
+// The first batch that is not valid ends the log; what follows, and later segments, are cut:
 // nothing of it was promised. What the scan accepts is synced before anyone sees it, because it may be in the page cache only. If the log ends
 // below its recovery point, bytes are missing that were promised: nothing is cut and the log fails (DamageError).
 //
@@ -83,6 +89,7 @@
 //
 //	append worker   (Options.Workers of them) turns: validate, assign offsets, write, publish, answer. A log is pinned to one worker
 //	flusher         (one per directory, with up to 15 helpers) flush rounds
+//	marks           are taken by the ticker: Log.mu for a moment each, then the files of the directory
 //	background      (one) seals rolled segments, starts writeback, closes and unlinks segments
 //	ticker          (one, StartBackground) Tick
 //	callers         Create, Delete, Truncate, DeleteRecords, Close do their I/O on the caller's goroutine; reads too
@@ -114,7 +121,7 @@
 //	Log.maint        which segments there are (but for the worker's roll), sealing, recovery point. Held during I/O; no request waits for it
 //	                 but DeleteRecords and Truncate
 //	Log.mu           what a turn works on: active segment, producers, epochs. Held by the worker during its write
-//	logDir.writing   the checkpoint files. Held during I/O
+//	logDir.writing   the checkpoint and log state files. Held during I/O
 //	reserve.mu       the reserve. Held during I/O on that one file
 //	logDir.mu, Log.flush, worker.mu, flusher.mu, tailCache.mu, trash.mu, jobQueue.mu   leaves: no I/O, nothing else taken
 //

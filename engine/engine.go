@@ -41,6 +41,7 @@ type Options struct {
 	Logger     *slog.Logger   // default: discards
 	SyncMethod string         // "auto" (default), "fdatasync" or "syncfs"
 
+	OpenSegmentsMax     int   // segments with open files that the ticker leaves open; default from the process's limit of descriptors
 	CheckpointStepBytes int64 // a log's recovery point is raised when so much was appended since; default 1 MiB. Tests have less
 }
 
@@ -96,6 +97,7 @@ type Engine struct {
 		sync.Mutex
 		closed bool
 		stop   chan struct{} // ends the ticker
+		hurry  chan struct{} // the logs' state should be written now; capacity 1
 		ticker sync.WaitGroup
 	}
 	tick sync.Mutex // one Tick at a time
@@ -130,6 +132,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.CheckpointStepBytes <= 0 {
 		o.CheckpointStepBytes = checkpointStepDefault
+	}
+	if o.OpenSegmentsMax <= 0 {
+		o.OpenSegmentsMax = openSegmentsDefault()
 	}
 	switch o.SyncMethod {
 	case "":

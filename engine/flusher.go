@@ -21,9 +21,12 @@ type flusher struct {
 		sync.Mutex
 		dirty   []*Log
 		stopped bool
+		busy    bool   // a round is running
+		rounds  uint64 // that have ended
 	}
-	wake *sync.Cond // on mu
-	done chan struct{}
+	wake   *sync.Cond // on mu
+	rounds *sync.Cond // on mu: a round has ended
+	done   chan struct{}
 
 	// Owned by the goroutine, reused.
 	logs  []*Log
@@ -55,7 +58,7 @@ type syncTask struct {
 
 func newFlusher(d *logDir) *flusher {
 	f := &flusher{d: d, done: make(chan struct{})}
-	f.wake = sync.NewCond(&f.mu.Mutex)
+	f.wake, f.rounds = sync.NewCond(&f.mu.Mutex), sync.NewCond(&f.mu.Mutex)
 	f.syncers.queue = make(chan *syncTask, syncersMax)
 	return f
 }
@@ -98,6 +101,11 @@ func (f *flusher) add(l *Log) {
 func (f *flusher) take() []*Log {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.mu.busy {
+		f.mu.busy = false
+		f.mu.rounds++
+		f.rounds.Broadcast()
+	}
 	for len(f.mu.dirty) == 0 {
 		if f.mu.stopped {
 			return nil
@@ -108,6 +116,7 @@ func (f *flusher) take() []*Log {
 	for _, l := range f.logs {
 		l.flushQueued = false
 	}
+	f.mu.busy = true
 	return f.logs
 }
 
@@ -128,6 +137,7 @@ func (f *flusher) stop() {
 	f.mu.Lock()
 	f.mu.stopped = true
 	f.wake.Signal()
+	f.rounds.Broadcast()
 	f.mu.Unlock()
 	<-f.done
 }

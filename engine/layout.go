@@ -18,6 +18,7 @@ import (
 //	  recovery-point-offset-checkpoint    everything below is on stable storage (checkpoint.go)
 //	  log-start-offset-checkpoint
 //	  replication-offset-checkpoint       high watermarks
+//	  .leat-log-state  .leat-log-state-recent   the logs' state, so that a start reads little (logstate.go)
 //	  <topic>-<partition>/
 //	    %020d.log .index .timeindex .txnindex .snapshot    named by base offset; the snapshot by the offset it is taken at
 //	    leader-epoch-checkpoint           (epochs.go)

@@ -1,7 +1,13 @@
 package engine
 
+import "slices"
+
 // noteEpoch records that a batch of epoch was appended at offset. l.mu is held; no work in the usual case that the epoch is the latest one.
 func (l *Log) noteEpoch(epoch int32, offset int64) {
+	if l.epochsPending {
+		l.epochsPending = false
+		l.epochsDirty.Store(true)
+	}
 	if epoch <= l.latestEpoch.Load() || epoch < 0 {
 		return
 	}
@@ -23,6 +29,11 @@ func (l *Log) epochsChangedLocked() {
 
 // storeEpochs writes the epoch file when it is out of date. maint is held, or the log not yet visible.
 func (l *Log) storeEpochs() error {
+	if l.epochsUnsure.Swap(false) {
+		if onDisk, err := loadEpochs(l.e.o.FS, l.path); err != nil || !slices.Equal(onDisk.entries(), l.epochs.entries()) {
+			l.epochsDirty.Store(true)
+		}
+	}
 	if !l.epochsDirty.Swap(false) {
 		return nil
 	}
@@ -53,7 +64,12 @@ func (l *Log) AssignEpochStart(epoch int32, offset int64) error {
 		return err
 	}
 	if epoch > l.latestEpoch.Load() && l.epochs.assign(epoch, offset) {
+		// The next start forgets an epoch without batches, so the file need not have it before there is one: it would be a file per partition and start.
+		dirty := l.epochsDirty.Load()
 		l.epochsChangedLocked()
+		if l.epochsPending = offset >= l.logEnd.Load(); l.epochsPending {
+			l.epochsDirty.Store(dirty)
+		}
 	}
 	return nil
 }

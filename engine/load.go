@@ -26,12 +26,14 @@ func (l *Log) load(state *dirState) error {
 		}
 		l.e.log.Warn("the partition's topic id is unreadable; it takes the next one it is created with", "partition", l.tp.String(), "err", err)
 	}
-	bases, err := l.listSegments()
+	bases, snapshots, err := l.listSegments()
 	if err != nil {
 		return err
 	}
-	r := loader{l: l, clean: state.clean, recoveryPoint: state.recoveryPoint[l.tp], logStart: state.logStart[l.tp]}
+	r := loader{l: l, clean: state.clean, recoveryPoint: state.recoveryPoint[l.tp], logStart: state.logStart[l.tp], snapshots: snapshots}
+	r.checkpointed = r.recoveryPoint
 	r.promised = max(r.recoveryPoint, state.highWatermark[l.tp])
+	r.useMark(state.marks[l.tp])
 	if len(bases) == 0 {
 		err = r.empty(state.logStart[l.tp])
 	} else {
@@ -47,26 +49,29 @@ func (l *Log) load(state *dirState) error {
 	return r.restore(logStart, known, state.highWatermark[l.tp])
 }
 
-// listSegments returns the base offsets of the segments in the directory, ascending, and removes what an earlier run did not get to remove.
-func (l *Log) listSegments() ([]int64, error) {
+// listSegments returns the base offsets of the segments in the directory, ascending, and the offsets of producer snapshots, and removes what an earlier run did
+// not get to remove.
+func (l *Log) listSegments() (bases, snapshots []int64, err error) {
 	entries, err := l.e.o.FS.ReadDir(l.path)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	var bases []int64
 	for _, entry := range entries {
 		if base, ok := parseBaseOffset(entry.Name, logSuffix); ok && !entry.IsDir {
 			bases = append(bases, base)
 			continue
 		}
+		if offset, ok := parseBaseOffset(entry.Name, snapshotSuffix); ok {
+			snapshots = append(snapshots, offset)
+		}
 		if strings.HasSuffix(entry.Name, deletedSuffix) || strings.HasSuffix(entry.Name, ".tmp") || strings.HasSuffix(entry.Name, ".cleaned") {
 			if err := l.e.o.FS.Remove(filepath.Join(l.path, entry.Name)); err != nil {
-				return nil, err
+				return nil, nil, err
 			}
 		}
 	}
 	slices.Sort(bases)
-	return bases, nil
+	return bases, snapshots, nil
 }
 
 // removeSegmentFiles unlinks the files of the segment at base.
@@ -95,12 +100,16 @@ type loader struct {
 	recoveryPoint int64 // below it everything was durable, and need not be scanned
 	// promised is how far the data is known to have been on stable storage: the recovery point, or the high watermark that was checkpointed, which passes
 	// only what is flushed. What is not valid below it is damage; above it, the torn tail of an unclean stop.
-	promised  int64
-	logStart  int64   // the checkpointed one
-	below     []int64 // base offsets of segments that lie below it: to be removed
-	list      []*handle
-	recovered bool // something was scanned
-	damage    error
+	promised     int64
+	mark         *mark // of this log, if it can be used; recoveryPoint is then its offset
+	checkpointed int64 // the recovery point of the checkpoint file
+	snapshots    []int64
+	opened       bool    // by the mark: nothing is open but what was scanned is known
+	logStart     int64   // the checkpointed one
+	below        []int64 // base offsets of segments that lie below it: to be removed
+	list         []*handle
+	recovered    bool // something was scanned
+	damage       error
 }
 
 // empty handles a directory without segments: one that was being created when the process ended, or one whose data is gone.
@@ -123,6 +132,12 @@ func (r *loader) empty(logStart int64) error {
 // open opens the segments.
 func (r *loader) open(bases []int64) error {
 	bases = r.skipBelow(bases)
+	if ok, err := r.openMarked(bases); ok || err != nil {
+		return err
+	}
+	if r.mark != nil && !slices.Contains(bases, r.mark.base) {
+		r.mark, r.recoveryPoint = nil, r.checkpointed
+	}
 	first := len(bases) - 1 // to be looked at
 	if !r.clean {
 		for first > 0 && bases[first] > r.recoveryPoint {
@@ -197,7 +212,6 @@ func (r *loader) openSegment(base int64, sealed bool) (*handle, error) {
 
 // recover scans the segments from first on. The first batch that is not valid is the end of the log: what follows was never promised.
 func (r *loader) recover(first int) error {
-	l := r.l
 	r.recovered = true
 	for i := first; i < len(r.list); i++ {
 		h := r.list[i]
@@ -221,10 +235,7 @@ func (r *loader) recover(first int) error {
 				logFileName(h.Base()), res.Size, r.promised, res.Detail))
 			return nil
 		}
-		if res.CutBytes > 0 {
-			l.e.log.Warn("cut the tail of a log that was not on stable storage when the broker stopped", "partition", l.tp.String(),
-				"segment", h.Base(), "offset", res.NextOffset, "bytes", res.CutBytes, "why", res.Detail)
-		}
+		r.tellCut(h.Base(), &res)
 		if i+1 == len(r.list) {
 			break
 		}
@@ -236,6 +247,14 @@ func (r *loader) recover(first int) error {
 		}
 	}
 	return r.syncDir()
+}
+
+// tellCut logs what a recovery cut off.
+func (r *loader) tellCut(base int64, res *segment.RecoverResult) {
+	if res.CutBytes > 0 {
+		r.l.e.log.Warn("cut the tail of a log that was not on stable storage when the broker stopped", "partition", r.l.tp.String(),
+			"segment", base, "offset", res.NextOffset, "bytes", res.CutBytes, "why", res.Detail)
+	}
 }
 
 // nextBase is the offset at which segment i should end; for the last one there is no limit.
@@ -348,6 +367,9 @@ func (r *loader) restore(logStart int64, known bool, hw int64) error {
 
 // restoreSideState loads the leader epochs and producers and brings them up to end from the batches they have not seen.
 func (r *loader) restoreSideState(start, end int64) error {
+	if r.opened {
+		return r.restoreMarked(start, end)
+	}
 	l := r.l
 	epochs, err := loadEpochs(l.e.o.FS, l.path)
 	epochsFrom := end
@@ -355,6 +377,10 @@ func (r *loader) restoreSideState(start, end int64) error {
 		epochsFrom = r.recoveryPoint
 	}
 	switch {
+	case r.mark != nil:
+		l.epochs = newEpochCache()
+		l.epochs.replace(r.mark.epochs)
+		l.epochsUnsure.Store(true)
 	case err == nil:
 		l.epochs = epochs
 	case isCorrupt(err):
@@ -382,6 +408,10 @@ func (r *loader) restoreSideState(start, end int64) error {
 		return err
 	}
 	producersFrom := max(snap.offset, start)
+	if r.mark != nil { // it knows more of each producer
+		l.mu.producers.restoreEntries(r.mark.producers)
+		producersFrom = max(r.mark.offset(), start)
+	}
 	err = l.eachBatch(min(producersFrom, max(epochsFrom, start)), end, func(b record.Batch) {
 		if b.BaseOffset() >= producersFrom {
 			l.mu.producers.update(b)
@@ -431,6 +461,10 @@ func (l *Log) eachBatch(from, to int64, fn func(record.Batch)) error {
 // promise makes the recovery point the log end: what is below it is durable, the data (by Recover, or the clean stop) and what is derived from it.
 func (r *loader) promise(active *handle, end int64) error {
 	l := r.l
+	if r.opened { // the data is durable, but perhaps not what is derived from it. The next start has the mark all the same
+		l.promise.recoveryPoint.Store(min(r.checkpointed, end))
+		return nil
+	}
 	if err := l.storeEpochs(); err != nil {
 		if !isDiskFull(err) {
 			return err

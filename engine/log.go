@@ -50,6 +50,8 @@ type Log struct {
 	// maybeUnstable is false only when the producers have no unstable transaction; set and cleared under mu.
 	maybeUnstable atomic.Bool
 	epochsDirty   atomic.Bool // differs from the file
+	epochsUnsure  atomic.Bool // may differ from the file
+	epochsPending bool        // the latest epoch has no batch yet, and the file does not have it; under mu
 
 	segs     atomic.Pointer[segmentList]
 	logStart atomic.Int64
@@ -76,6 +78,7 @@ type Log struct {
 		bytes          int64        // appendedBytes when it was last raised
 		snapshotOffset int64        // of the newest producer snapshot on disk, -1 = none
 	}
+	marks         marks
 	saidCompacted atomic.Bool // the note about compaction was logged
 
 	damages struct { // met by readers

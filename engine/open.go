@@ -22,7 +22,7 @@ func Open(o Options) (*Engine, error) {
 	}
 	e := &Engine{o: o, log: o.Logger, jobs: newJobQueue(), defaults: &o.Defaults.TopicDefaults}
 	e.rand.from = o.Rand
-	e.life.stop = make(chan struct{})
+	e.life.stop, e.life.hurry = make(chan struct{}), make(chan struct{}, 1)
 	for range o.Workers {
 		e.workers = append(e.workers, newWorker(e))
 	}
@@ -187,6 +187,7 @@ type dirState struct {
 	recoveryPoint map[TopicPartition]int64
 	logStart      map[TopicPartition]int64
 	highWatermark map[TopicPartition]int64
+	marks         map[TopicPartition]*mark
 }
 
 // load opens every log of the directory. The clean shutdown marker is removed durably before anything is loaded, so that a crash from here on is
@@ -202,6 +203,7 @@ func (d *logDir) load() error {
 	state.recoveryPoint = d.readCheckpoint(recoveryPointFileName)
 	state.logStart = d.readCheckpoint(logStartFileName)
 	state.highWatermark = d.readCheckpoint(highWatermarkFileName)
+	state.marks = d.readMarks()
 	if !clean { // a partition whose creation was interrupted may be visible and not yet durable (B-A8)
 		if err := d.syncEntries(); err != nil {
 			return err
@@ -225,6 +227,9 @@ func (d *logDir) load() error {
 		return err
 	}
 	d.loaded = true
+	for _, l := range d.list() {
+		l.keepMark()
+	}
 	// Now the files speak about exactly what was found. A full disk must not stop the start: the old files are only less exact.
 	if err := d.writeCheckpoints(ckptAll); err != nil && !isDiskFull(err) {
 		return err
@@ -274,7 +279,11 @@ func (d *logDir) loadLogs(found []TopicPartition, state *dirState) error {
 		defer first.Unlock()
 		return first.err != nil
 	}
-	for range max(1, d.e.o.Defaults.RecoveryThreadsPerLogDir) {
+	threads := max(1, d.e.o.Defaults.RecoveryThreadsPerLogDir)
+	if !state.clean { // what is recovered is synced
+		threads = max(threads, syncingThreads)
+	}
+	for range threads {
 		wg.Go(func() {
 			for tp := range queue {
 				if failed() {

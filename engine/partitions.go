@@ -1,7 +1,9 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -107,7 +109,7 @@ func (l *Log) createFiles() error {
 	if err := fsys.MkdirAll(l.path, 0o755); err != nil {
 		return err
 	}
-	if err := writeTopicID(fsys, l.path, l.id); err != nil {
+	if err := l.createTopicID(); err != nil {
 		return err
 	}
 	h, err := l.createSegment(l.cfg.Load(), 0, l.e.o.Now())
@@ -117,12 +119,29 @@ func (l *Log) createFiles() error {
 	l.segs.Store(&segmentList{[]*handle{h}})
 	err = fsys.SyncDir(l.path)
 	if err == nil {
-		err = fsys.SyncDir(l.dir.path)
+		err = l.dir.created.sync(func() error { return fsys.SyncDir(l.dir.path) })
+	}
+	if err == nil {
+		_, err = h.Rest() // it may be long until somebody writes
 	}
 	if err != nil {
 		h.Release()
 	}
 	return err
+}
+
+// createTopicID writes partition.metadata into a new directory: nobody can see the file before the directory's entries are synced, so it is not
+// replaced as a whole.
+func (l *Log) createTopicID() error {
+	f, err := l.e.o.FS.OpenFile(filepath.Join(l.path, partitionMetadataFileName), os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteAt(formatTopicID(l.id), 0)
+	if err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
 }
 
 // Delete removes a partition: its directory is renamed durably, the files go later in the background. A missing partition is no error.

@@ -433,6 +433,33 @@ func (t *producerTable) restore(list []snapshotEntry) {
 	t.rebuildOpenTxns()
 }
 
+// copyEntries returns all entries, in the order of the ids.
+func (t *producerTable) copyEntries() []producerEntry {
+	if len(t.entries) == 0 {
+		return nil
+	}
+	list := make([]producerEntry, 0, len(t.entries))
+	for _, p := range t.sorted() {
+		e := *p
+		e.activeMs, e.active, e.savedIn = t.lastActiveMs(p), false, 0
+		list = append(list, e)
+	}
+	return list
+}
+
+// restoreEntries replaces the table's content by what copyEntries returned.
+func (t *producerTable) restoreEntries(list []producerEntry) {
+	invariant.Must(!t.undo.active, "the producer table is restored within a turn")
+	t.entries = make(map[int64]*producerEntry, len(list))
+	t.endedTxns = nil
+	for i := range list {
+		p := list[i]
+		p.activeMs = max(0, p.activeMs, p.lastTimestampMs)
+		t.entries[p.id] = &p
+	}
+	t.rebuildOpenTxns()
+}
+
 // marker is the record of a control batch that ends a transaction.
 type marker struct {
 	coordinatorEpoch int32

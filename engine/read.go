@@ -152,6 +152,9 @@ func (l *Log) readSegment(h *handle, sealed bool, nextBase, offset int64, maxByt
 	if err := h.Load(); err != nil { // its size is not known before
 		return Range{}, err
 	}
+	if !sealed {
+		l.noteActiveDamage(h)
+	}
 	limit, err := l.endPosition(h, sealed, nextBase, upTo)
 	if err != nil {
 		return Range{}, err

@@ -62,8 +62,11 @@ func (l *Log) rollIsDue(active *handle, cfg *logConfig, maxTimestamp, nowMs int6
 	if nowMs-active.createdMs > limit {
 		return true
 	}
+	if maxTimestamp < 0 { // nothing is appended: an idle segment need not be opened
+		return false
+	}
 	first, ok, err := active.FirstTimestamp()
-	if err != nil || !ok || first < 0 || maxTimestamp < 0 {
+	if err != nil || !ok || first < 0 {
 		return false
 	}
 	return maxTimestamp-first > limit

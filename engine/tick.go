@@ -8,13 +8,14 @@ import (
 
 // schedule tells when periodic work is due next, in ms of the broker clock.
 type schedule struct {
-	retention, expiry, checkpoint, highWatermark, lazyFlush int64
+	retention, expiry, checkpoint, highWatermark, lazyFlush, marks, idle int64
 }
 
 // Intervals that are not configurable.
 const (
 	expiryIntervalMs = 60_000
 	lazyFlushMs      = 1_000
+	marksMs          = 1_000
 	tickInterval     = time.Second
 	// checkpointStepDefault is how far a log's recovery point may stay behind while that saves work: a start after a crash reads so much per log
 	// at most, besides what one checkpoint interval appends.
@@ -22,7 +23,8 @@ const (
 )
 
 func (s *schedule) reset(now, checkpointMs int64) {
-	s.retention, s.expiry, s.checkpoint, s.highWatermark, s.lazyFlush = now, now+expiryIntervalMs, now+checkpointMs, now, now
+	s.retention, s.expiry, s.checkpoint, s.highWatermark, s.lazyFlush, s.marks = now, now+expiryIntervalMs, now+checkpointMs, now, now, now
+	s.idle = now + idleMs
 }
 
 // due tells whether work scheduled at *at is due, and schedules it again.
@@ -59,9 +61,13 @@ func (e *Engine) Tick(now int64) {
 	if due(&e.due.checkpoint, now, checkpointIntervalMs(b)) {
 		e.checkpoint()
 	}
+	if due(&e.due.marks, now, marksMs) {
+		e.markLogs()
+	}
 	if due(&e.due.highWatermark, now, b.HighWatermarkCheckpointMs) {
 		e.checkpointHighWatermarks()
 	}
+	e.restIdle(due(&e.due.idle, now, idleMs))
 	e.emptyTrash(now)
 }
 
@@ -77,6 +83,18 @@ func (e *Engine) checkSpace() (full bool) {
 		full = full || d.reserve.space() != spaceRoom
 	}
 	return full
+}
+
+// markLogs writes the state of the logs that moved.
+func (e *Engine) markLogs() {
+	for _, d := range e.dirs {
+		if d.err() != nil {
+			continue
+		}
+		if err := d.markLogs(); err != nil {
+			e.log.Warn("writing the logs' state failed and is tried again", "dir", d.path, "err", err)
+		}
+	}
 }
 
 // checkpointIntervalMs is the shorter of the two configured intervals: the files are written together.
@@ -114,6 +132,10 @@ func (e *Engine) StartBackground() {
 			select {
 			case <-t.C:
 				e.Tick(e.o.Now())
+			case <-e.life.hurry:
+				e.tick.Lock()
+				e.markLogs()
+				e.tick.Unlock()
 			case <-e.life.stop:
 				return
 			}

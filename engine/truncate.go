@@ -65,11 +65,18 @@ func (l *Log) lowerPromise(to int64) error {
 	l.flush.target = min(l.flush.target, to)
 	l.flushed.Store(min(l.flushed.Load(), to))
 	l.flush.Unlock()
-	if l.promise.recoveryPoint.Load() <= to {
+	marked := l.dropMarks(to)
+	if l.promise.recoveryPoint.Load() <= to && !marked {
 		return nil
 	}
-	l.promise.recoveryPoint.Store(to)
-	return l.dir.writeCheckpoints(ckptRecoveryPoint)
+	l.promise.recoveryPoint.Store(min(l.promise.recoveryPoint.Load(), to))
+	err := l.dir.writeCheckpoints(ckptRecoveryPoint | ckptMarks)
+	if err == nil {
+		l.marks.mu.Lock()
+		l.marks.written = 0
+		l.marks.mu.Unlock()
+	}
+	return err
 }
 
 // cutSegments removes the segments at or above to, newest first, and cuts the one that holds it, which is active again.

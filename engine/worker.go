@@ -184,6 +184,7 @@ func (w *worker) begin(l *Log) {
 	t.next = l.logEnd.Load()
 	t.start = t.next
 	if !l.mu.closed {
+		l.wake(t.segs.active())
 		l.mu.producers.begin()
 	}
 }
@@ -291,6 +292,7 @@ func (w *worker) write() {
 	l.tail.add(active, t.start, pos)
 	l.tail.add(active, t.next, pos+int64(t.bytes))
 	l.appendedBytes.Add(int64(t.bytes))
+	l.dir.countUnmarked(int64(t.bytes))
 	if l.firstDirtyMs.Load() == 0 {
 		l.firstDirtyMs.Store(t.nowMs)
 	}

@@ -12,8 +12,7 @@ func (s *Segment) Acquire() bool {
 	for {
 		n := s.refs.Load()
 		if n == restingRefs { // for as long as it takes to close a few files
-			s.waking.Lock()
-			s.waking.Unlock() //nolint:staticcheck // only to wait
+			s.awaitRest()
 			continue
 		}
 		if n <= 0 {

@@ -94,6 +94,12 @@ func (s *Segment) Rest() (done bool, err error) {
 	return true, s.restFiles()
 }
 
+// awaitRest waits until a Rest or wake that is running has ended.
+func (s *Segment) awaitRest() {
+	s.waking.Lock()
+	defer s.waking.Unlock()
+}
+
 // restFiles is closeFiles for a segment that will be used again.
 func (s *Segment) restFiles() error {
 	s.mu.Lock()
