@@ -6,10 +6,12 @@ LDFLAGS := -s -w -X main.version=$(VERSION)
 DATA    ?= ./data
 ARGS    ?=
 FUZZTIME ?= 10s
+N       ?= 1000
+PAUSE   ?= 20s
 BENCH   ?= .
 BENCHSKIP ?= Restart|Partitions
 
-.PHONY: build run test check race fuzz bench compare interop clean help
+.PHONY: build run test check race fuzz bench compare interop soak clean help
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-10s %s\n", $$1, $$2}' Makefile
@@ -50,6 +52,9 @@ compare: ## leat beside Apache Kafka: the same workloads in turns, under ten min
 
 interop: build ## foreign clients, real Kafka, the differential suite
 	cd interop && $(GO) test -count=1 -p 1 -timeout 25m ./...
+
+soak: build ## kill -9 the program N times (default 1000) under load, and during starts, with pauses of PAUSE (default 20s): nothing lost, nothing twice
+	cd interop && LEAT_INTEROP_LEAT=$(CURDIR)/$(BIN) $(GO) test -count=1 -timeout 24h -v ./soak -args -kills $(N) -pause $(PAUSE)
 
 clean: ## remove what build made; data stays
 	rm -rf bin
