@@ -33,8 +33,8 @@ func codeError(code int16) error {
 }
 
 const (
-	callLimit  = 30 * time.Second
-	readyLimit = 30 * time.Second
+	callLimit  = 60 * time.Second
+	readyLimit = 2 * time.Minute // a thousand partitions on a busy machine
 	maxAnswer  = 256 << 20
 )
 

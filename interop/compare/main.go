@@ -82,9 +82,9 @@ func mainErr(ctx context.Context, o options, work, out string) error {
 	}
 	defer os.RemoveAll(dir)
 	o.dir = dir
-	rep, err := compare(ctx, o)
-	if err != nil {
-		return err
+	rep, failed := compare(ctx, o)
+	if rep == nil || len(rep.Workloads) == 0 {
+		return failed
 	}
 	fmt.Print(rep.markdown())
 	if err := os.MkdirAll(out, 0o755); err != nil {
@@ -94,14 +94,15 @@ func mainErr(ctx context.Context, o options, work, out string) error {
 	if err != nil {
 		return err
 	}
-	err = errors.Join(os.WriteFile(filepath.Join(out, "compare.json"), b, 0o644), os.WriteFile(filepath.Join(out, "compare.md"), []byte(rep.markdown()), 0o644))
+	err = errors.Join(failed, os.WriteFile(filepath.Join(out, "compare.json"), b, 0o644), os.WriteFile(filepath.Join(out, "compare.md"), []byte(rep.markdown()), 0o644))
 	if err == nil && len(rep.Problems) > 0 {
 		err = errors.New("not everything was measured: " + strings.Join(rep.Problems, "; "))
 	}
 	return err
 }
 
-// compare is the whole run. A workload that fails is a problem in the report; only what spoils everything is an error.
+// compare is the whole run. A workload that fails is a problem in the report; only what spoils everything is an error. There may be a report with an error:
+// what was measured before.
 func compare(ctx context.Context, o options) (*report, error) {
 	list, special, err := selected(o.names)
 	if err != nil {
@@ -130,15 +131,17 @@ func compare(ctx context.Context, o options) (*report, error) {
 		return nil, err
 	}
 	defer r.stop()
-	r.say("warming up both brokers")
-	if err := r.warm(ctx); err != nil {
-		return nil, err
+	if special["idle"] {
+		r.special(ctx, "idle", r.idle)
+	}
+	if len(list) > 0 {
+		r.say("warming up both brokers")
+		if err := r.warm(ctx); err != nil {
+			return &r.report, err
+		}
 	}
 	for _, w := range list {
 		r.measure(ctx, w)
-	}
-	if special["idle"] {
-		r.special(ctx, "idle", r.idle)
 	}
 	r.report.Machine.LoadAfter = loadAverage()
 	return &r.report, ctx.Err()

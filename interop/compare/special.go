@@ -21,7 +21,7 @@ var apiVersions = []byte{0, 0, 0, 10, 0, 18, 0, 0, 0, 0, 0, 7, 0xff, 0xff}
 // idle opens many connections that have said one thing each, and measures what they cost the broker when nothing happens.
 func (r *rig) idle(ctx context.Context) (m measured, err error) {
 	n := int(r.scaled(5000))
-	m = measured{Name: "idle", What: fmt.Sprintf("%s connections, each of which has sent ApiVersions once, doing nothing; CPU is a share of one core", thousands(float64(n)))}
+	m = measured{Name: "idle", What: fmt.Sprintf("%s connections to a broker that has done nothing yet; each has sent ApiVersions once. CPU is a share of one core", thousands(float64(n)))}
 	for _, p := range []*harness.Peer{r.peers[harness.LeatKind], r.peers[harness.KafkaKind]} {
 		before, err := load.ProcessRSS(p.Pid())
 		if err != nil {

@@ -84,7 +84,7 @@ func (r ratio) finite() ratio {
 func (r *report) markdown() string {
 	var b strings.Builder
 	m := &r.Machine
-	fmt.Fprintf(&b, "%d cores, Linux %s, %s, file system %s; 4 KiB write and fdatasync: %.2f ms (median); load before the run: %s.\n", m.Cores, m.Kernel, m.Memory, m.FileSystem, m.FsyncMs, m.LoadBefore)
+	fmt.Fprintf(&b, "%d cores, Linux %s, %s, file system %s; 4 KiB write and fdatasync: %.2f ms (median). Load before the run %s, after it %s.\n", m.Cores, m.Kernel, m.Memory, m.FileSystem, m.FsyncMs, m.LoadBefore, m.LoadAfter)
 	fmt.Fprintf(&b, "Medians of %d interleaved rounds of %s.\n\n", r.Rounds, r.Turn)
 	fmt.Fprintf(&b, "leat: %s. leat caching: %s. Kafka: %s. Kafka flush: %s.\n\n", leatFsync, leatCaching, kafkaDefault, kafkaFlush)
 	b.WriteString("| workload | broker | records/s | MB/s | CPU s/GB | CPU s/M records | p50 ms | p99 ms | p99.9 ms | max ms | RSS MiB |\n")
