@@ -27,12 +27,14 @@ func (s *schedule) reset(now, checkpointMs int64) {
 	s.idle = now + idleMs
 }
 
-// due tells whether work scheduled at *at is due, and schedules it again.
+// due tells whether work scheduled at *at is due, and schedules it again. A clock that went back makes it due: else it would wait until the clock has come
+// again to where it was.
 func due(at *int64, now, intervalMs int64) bool {
-	if now < *at {
+	intervalMs = max(1, intervalMs)
+	if now < *at && *at-now <= intervalMs {
 		return false
 	}
-	*at = now + max(1, intervalMs)
+	*at = now + intervalMs
 	return true
 }
 
