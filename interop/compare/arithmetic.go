@@ -18,8 +18,9 @@ type sample struct {
 	P99     float64 `json:"p99Ms"`
 	P999    float64 `json:"p999Ms"`
 	Max     float64 `json:"maxMs"`
-	RSS     float64 `json:"rssMiB"` // of the broker after the turn
-	Late    float64 `json:"late"`   // requests that the generator sent later than intended
+	RSS     float64 `json:"rssMiB"`     // of the broker after the turn
+	Late    float64 `json:"late"`       // requests that the generator sent later than intended
+	Others  float64 `json:"otherCores"` // what everything but this program and the brokers used, in cores; the kernel's own threads are in it
 }
 
 func (s sample) rate() float64       { return s.Records / s.Seconds }
@@ -33,6 +34,7 @@ func (s sample) p99() float64        { return s.P99 }
 func (s sample) p999() float64       { return s.P999 }
 func (s sample) maxLatency() float64 { return s.Max }
 func (s sample) rss() float64        { return s.RSS }
+func (s sample) others() float64     { return s.Others }
 
 func median(values []float64) float64 {
 	if len(values) == 0 {

@@ -6,6 +6,7 @@ import (
 	"math"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestMedian(t *testing.T) {
@@ -66,7 +67,7 @@ func TestBounds(t *testing.T) {
 }
 
 func TestTables(t *testing.T) {
-	fast := []sample{{Seconds: 1, Records: 3000, Bytes: 3e6, CPU: 0.5, P50: 1, P99: 2, P999: 3, Max: 4, RSS: 30}}
+	fast := []sample{{Seconds: 1, Records: 3000, Bytes: 3e6, CPU: 0.5, P50: 1, P99: 2, P999: 3, Max: 4, RSS: 30, Others: 0.25}}
 	slow := []sample{{Seconds: 1, Records: 1000, Bytes: 1e6, CPU: 1, P50: 3, P99: 8, P999: 9, Max: 10, RSS: 900}}
 	rep := report{Machine: machine{Kernel: "6.1", Cores: 2}, Rounds: 1, Workloads: []measured{{
 		Name: "P64", What: "batches",
@@ -77,7 +78,7 @@ func TestTables(t *testing.T) {
 	}}}
 	text := rep.markdown()
 	for _, want := range []string{
-		"| P64 | leat | 3,000 | 3.0 | 166.7 | 166.7 | 1.00 | 2.00 | 3.00 | 4.00 | 30 |",
+		"| P64 | leat | 3,000 | 3.0 | 166.7 | 166.7 | 1.00 | 2.00 | 3.00 | 4.00 | 30 | 0.25 |",
 		"| P64 | leat : Kafka | 3.00 (3.00-3.00) | >= 3 | 6.00 (6.00-6.00) | **>= 7** | 0.33 (0.33-0.33) |  | 0.25 (0.25-0.25) | <= 0.5 |",
 		"| start | leat | 30 ms |",
 	} {
@@ -91,6 +92,17 @@ func TestThousands(t *testing.T) {
 	for v, want := range map[float64]string{0: "0", 999: "999", 1000: "1,000", 1234567: "1,234,567"} {
 		if got := thousands(v); got != want {
 			t.Errorf("%v is written %q, want %q", v, got, want)
+		}
+	}
+}
+
+func TestParseBusy(t *testing.T) {
+	if d, err := parseBusy("cpu  100 20 30 4000 500 6 7 8 0 0\ncpu0 1 2 3\n"); err != nil || d != 1710*time.Millisecond {
+		t.Error(d, err)
+	}
+	for _, bad := range []string{"", "cpu 1 2 3", "cpu  100 20 30 4000 500 x 7 8 0 0"} {
+		if _, err := parseBusy(bad); err == nil {
+			t.Errorf("%q was accepted", bad)
 		}
 	}
 }

@@ -239,7 +239,7 @@ func (r *rig) measure(ctx context.Context, w *workload) {
 				r.problem(fmt.Sprintf("%s, %s", w.name, variants[i].name), err)
 				return
 			}
-			r.say("%s, %s: %s records/s, %.0f MB/s, %.2f CPU s, p50 %.2f ms, p99 %.2f ms, %.1f s", w.name, variants[i].name, thousands(s.rate()), s.megabytes(), s.CPU, s.P50, s.P99, s.Seconds)
+			r.say("%s, %s: %s records/s, %.0f MB/s, %.2f CPU s, p50 %.2f ms, p99 %.2f ms, %.1f s, others %.2f cores", w.name, variants[i].name, thousands(s.rate()), s.megabytes(), s.CPU, s.P50, s.P99, s.Seconds, s.Others)
 			m.Variants[i].Samples = append(m.Variants[i].Samples, s)
 		}
 	}
@@ -273,13 +273,39 @@ func (p *place) turn(ctx context.Context, round int) (sample, error) {
 	syscall.Sync()
 	o := &p.rig.o
 	t := turn{addr: peer.Addr, topic: p.topic, dataDir: peer.DataDir(), pid: peer.Pid(), warmup: o.warmup, length: o.turn, maxBytes: o.maxBytes}
+	before, err := p.rig.elsewhere()
+	if err != nil {
+		return sample{}, err
+	}
+	begin := time.Now()
 	s, err := p.w.run(ctx, p.rig, t, p.layout, p.records)
 	if err != nil {
 		return s, err
 	}
+	after, err := p.rig.elsewhere()
+	if err != nil {
+		return s, err
+	}
+	s.Others = max((after-before).Seconds()/time.Since(begin).Seconds(), 0)
 	rss, err := load.ProcessRSS(peer.Pid())
 	s.RSS = float64(rss) / (1 << 20)
 	return s, err
+}
+
+// elsewhere is the CPU time that neither this program nor a broker has used.
+func (r *rig) elsewhere() (time.Duration, error) {
+	busy, err := busyTime()
+	if err != nil {
+		return 0, err
+	}
+	for _, pid := range []int{os.Getpid(), r.peers[harness.LeatKind].Pid(), r.peers[harness.KafkaKind].Pid()} {
+		own, err := load.ProcessCPU(pid)
+		if err != nil {
+			return 0, err
+		}
+		busy -= own
+	}
+	return busy, nil
 }
 
 // make makes the topic, with data if the workload wants some.

@@ -85,10 +85,10 @@ func (r *report) markdown() string {
 	var b strings.Builder
 	m := &r.Machine
 	fmt.Fprintf(&b, "%d cores, Linux %s, %s, file system %s; 4 KiB write and fdatasync: %.2f ms (median). Load before the run %s, after it %s.\n", m.Cores, m.Kernel, m.Memory, m.FileSystem, m.FsyncMs, m.LoadBefore, m.LoadAfter)
-	fmt.Fprintf(&b, "Medians of %d interleaved rounds of %s.\n\n", r.Rounds, r.Turn)
+	fmt.Fprintf(&b, "Medians of %d interleaved rounds of %s. \"Others\" is the processor time of everything but the brokers and the load generator, in cores; the kernel's own threads are in it.\n\n", r.Rounds, r.Turn)
 	fmt.Fprintf(&b, "leat: %s. leat caching: %s. Kafka: %s. Kafka flush: %s.\n\n", leatFsync, leatCaching, kafkaDefault, kafkaFlush)
-	b.WriteString("| workload | broker | records/s | MB/s | CPU s/GB | CPU s/M records | p50 ms | p99 ms | p99.9 ms | max ms | RSS MiB |\n")
-	b.WriteString("| --- | --- | --: | --: | --: | --: | --: | --: | --: | --: | --: |\n")
+	b.WriteString("| workload | broker | records/s | MB/s | CPU s/GB | CPU s/M records | p50 ms | p99 ms | p99.9 ms | max ms | RSS MiB | others |\n")
+	b.WriteString("| --- | --- | --: | --: | --: | --: | --: | --: | --: | --: | --: | --: |\n")
 	for i := range r.Workloads {
 		b.WriteString(r.Workloads[i].rows())
 	}
@@ -121,9 +121,9 @@ func (m *measured) rows() string {
 	var b strings.Builder
 	for _, v := range m.Variants {
 		s := v.Samples
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s | %s | %s | %s | %s |\n", m.Name, v.Variant, thousands(medianOf(s, sample.rate)), digits(medianOf(s, sample.megabytes), 1),
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s | %s | %s | %s | %s | %.2f |\n", m.Name, v.Variant, thousands(medianOf(s, sample.rate)), digits(medianOf(s, sample.megabytes), 1),
 			digits(medianOf(s, sample.cpuPerGB), 2), digits(medianOf(s, sample.cpuPerM), 2), digits(medianOf(s, sample.p50), 2), digits(medianOf(s, sample.p99), 2),
-			digits(medianOf(s, sample.p999), 2), digits(medianOf(s, sample.maxLatency), 2), digits(medianOf(s, sample.rss), 0))
+			digits(medianOf(s, sample.p999), 2), digits(medianOf(s, sample.maxLatency), 2), digits(medianOf(s, sample.rss), 0), medianOf(s, sample.others))
 	}
 	return b.String()
 }
