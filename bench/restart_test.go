@@ -3,6 +3,7 @@
 package bench
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"io/fs"
@@ -235,6 +236,9 @@ func diskUse(b *testing.B, dir string) float64 {
 			return err
 		}
 		info, err := d.Info()
+		if errors.Is(err, fs.ErrNotExist) { // a temporary file
+			return nil
+		}
 		if err == nil {
 			blocks += info.Sys().(*syscall.Stat_t).Blocks
 		}

@@ -25,7 +25,9 @@ type logDir struct {
 	// writtenHW is the sum of the high watermarks when they were last written: they only grow. Under Engine.tick.
 	writtenHW int64
 	unmarked  unmarked
-	created   sharedSync // of the directory's entries: many partitions are created at once
+	// lastConfig is what newLogConfig made last.
+	lastConfig atomic.Pointer[logConfig]
+	created    sharedSync // of the directory's entries: many partitions are created at once
 	// recentState: the recent log state file may exist. Under writing.
 	recentState bool
 

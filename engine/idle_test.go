@@ -2,6 +2,7 @@ package engine
 
 import (
 	"os"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -72,4 +73,31 @@ func TestOpenFilesAreBounded(t *testing.T) {
 		}
 	}
 	f.e.Tick(f.clock.advance(idleMs))
+}
+
+// F1: what an idle partition costs of the heap.
+func TestIdlePartitionMemory(t *testing.T) {
+	f := newFixture(t, vfs.OS)
+	f.dirs = []string{t.TempDir()}
+	e := f.open()
+	cfg := topicConfig(t, nil)
+	const n = 200
+	heap := func() uint64 {
+		runtime.GC()
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	before := heap()
+	for p := range n {
+		if _, err := e.Create(TopicPartition{Topic: "t", Partition: int32(p)}, testID, cfg); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if each := (int64(heap()) - int64(before)) / n; each > 4<<10 {
+		t.Errorf("an idle log costs %d bytes of heap", each)
+	} else {
+		t.Logf("an idle log costs %d bytes of heap", each)
+	}
 }

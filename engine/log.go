@@ -94,8 +94,18 @@ type logConfig struct {
 	segment *segment.Options
 }
 
-// newLogConfig derives the rules and segment options of cfg for a log in the directory.
+// newLogConfig derives the rules and segment options of cfg for a log in the directory. Logs that were given the same cfg, such as all partitions of a
+// topic, share the result.
 func (d *logDir) newLogConfig(cfg *config.Topic) *logConfig {
+	if last := d.lastConfig.Load(); last != nil && last.Topic == cfg {
+		return last
+	}
+	c := d.deriveConfig(cfg)
+	d.lastConfig.Store(c)
+	return c
+}
+
+func (d *logDir) deriveConfig(cfg *config.Topic) *logConfig {
 	c := &logConfig{Topic: cfg}
 	r := record.Rules{
 		MaxBatchBytes:   max(cfg.MaxMessageBytes, 1), // to a validator 0 is no limit; to a topic it is one that nothing meets
