@@ -351,7 +351,7 @@ func (b *Broker) shut(ctx context.Context) error {
 		errs = append(errs, b.meta.Close(ctx))
 	}
 	if b.engine != nil {
-		errs = append(errs, b.engine.Close(ctx))
+		errs = append(errs, b.engine.Close(context.WithoutCancel(ctx))) // as long as it takes: cut short, the next start has to look at every log
 	}
 	return errors.Join(errs...)
 }

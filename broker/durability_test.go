@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"strings"
@@ -207,6 +208,22 @@ func TestCrashKeepsWhatWasAcknowledged(t *testing.T) {
 			}
 			a.check(startOn(t, mem))
 		})
+	}
+}
+
+// The time limit of a stop is for the connections: the log is closed cleanly all the same.
+func TestCloseOutOfTimeIsClean(t *testing.T) {
+	n := start(t)
+	c := n.dial()
+	c.create("t", 30)
+	c.mustProduce("t", 7, plain("x"))
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	n.closed = true
+	_ = n.b.Close(ctx) // may say that connections were cut
+	n.gone()
+	if _, err := n.fs.Stat("/data/.kafka_cleanshutdown"); err != nil {
+		t.Error(err)
 	}
 }
 

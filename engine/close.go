@@ -80,6 +80,8 @@ func (d *logDir) closeLogs(ctx context.Context) error {
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	var errs []error
+	logs := d.list()
+	told := d.newAdvance("closing partitions", len(logs))
 	for range max(syncingThreads, d.e.o.Defaults.RecoveryThreadsPerLogDir) {
 		wg.Go(func() {
 			for l := range queue {
@@ -88,15 +90,20 @@ func (d *logDir) closeLogs(ctx context.Context) error {
 					errs = append(errs, err)
 					mu.Unlock()
 				}
+				told.step()
 			}
 		})
 	}
-	for _, l := range d.list() {
+	for _, l := range logs {
 		queue <- l
 	}
 	close(queue)
 	wg.Wait()
-	return errors.Join(errs...)
+	told.end()
+	if len(errs) > 0 {
+		return &closeError{d.path, len(logs), errs}
+	}
+	return nil
 }
 
 // finish makes everything about a log durable, so that the next start has nothing to look at. A log that has failed by itself (damage) keeps the

@@ -283,6 +283,7 @@ func (d *logDir) loadLogs(found []TopicPartition, state *dirState) error {
 	if !state.clean { // what is recovered is synced
 		threads = max(threads, syncingThreads)
 	}
+	told := d.newAdvance("loading partitions", len(found))
 	for range threads {
 		wg.Go(func() {
 			for tp := range queue {
@@ -294,6 +295,7 @@ func (d *logDir) loadLogs(found []TopicPartition, state *dirState) error {
 					first.err = errors.Join(first.err, fmt.Errorf("load %s: %w", partitionDir(d.path, tp), err))
 					first.Unlock()
 				}
+				told.step()
 			}
 		})
 	}
@@ -302,6 +304,7 @@ func (d *logDir) loadLogs(found []TopicPartition, state *dirState) error {
 	}
 	close(queue)
 	wg.Wait()
+	told.end()
 	return first.err
 }
 
