@@ -11,10 +11,10 @@ PAUSE   ?= 20s
 BENCH   ?= .
 BENCHSKIP ?= Restart|Partitions
 
-.PHONY: build run test check race fuzz bench compare interop soak clean help
+.PHONY: build run test check race fuzz fuzz-recovery corruption bench compare interop soak clean help
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-10s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' Makefile
 
 build: ## build bin/leat
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN) ./cmd/leat
@@ -37,11 +37,23 @@ check: ## gofmt, vet, staticcheck, the layer test, a compile for darwin/arm64 an
 race: ## the tests under the race detector, invariants on
 	$(GO) test -race ./...
 
-fuzz: ## every fuzz target for FUZZTIME (default 10s)
+fuzz: ## every fuzz target for FUZZTIME (default 10s) but those that match FUZZSKIP
 	@set -e; for pkg in $$($(GO) list ./...); do \
-	  for target in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
+	  for target in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz' | grep -Ev '$(or $(FUZZSKIP),^$$)' || true); do \
 	    echo "fuzz $$pkg $$target"; $(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x $$pkg; \
 	  done; done
+
+# What a start reads from disk: segment recovery, index load, snapshots, checkpoints, batch iteration, the metadata's records and snapshots.
+RECOVERY := segment/FuzzRecover index/FuzzIndexLoad engine/FuzzDecodeSnapshot engine/FuzzSideFiles record/FuzzFrame metadata/FuzzDecodeRecord \
+  metadata/FuzzSnapshot fuzz/FuzzLogRecovery
+
+fuzz-recovery: ## the fuzz targets of what a start reads from disk, for FUZZTIME each
+	@set -e; for t in $(RECOVERY); do \
+	  echo "fuzz $$t"; $(GO) test -run '^$$' -fuzz "^$${t##*/}\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x ./$${t%/*}; \
+	done
+
+corruption: ## start on every damaged data directory there is: every byte of every file (about five minutes)
+	LEAT_CORRUPTION=full $(GO) test -count=1 -timeout 30m -v -run "^TestCorruption$$" ./fuzz
 
 bench: ## the benchmark table: records/s, MB/s, CPU per GB, allocations, ratio to the bare system calls; BENCHSKIP=- adds the long ones
 	$(GO) test -run '^$$' -bench '$(BENCH)' -skip '$(BENCHSKIP)' -benchtime 1x -timeout 30m ./bench
