@@ -27,6 +27,7 @@
 // # States of a log directory
 //
 //	unlocked   not ours
+//	locked     whose it is gets settled; until it is ours, .lock is all that is written (foreign.go)
 //	loading    locked; the clean shutdown marker was read and durably removed (in this order, before anything else)
 //	online     every log was loaded
 //	offline    an operation failed that must not be retried (a sync) or that says the disk is broken. All its logs failed. Until the next start
@@ -123,7 +124,8 @@
 //	Log.mu           what a turn works on: active segment, producers, epochs. Held by the worker during its write
 //	logDir.writing   the checkpoint and log state files. Held during I/O
 //	reserve.mu       the reserve. Held during I/O on that one file
-//	logDir.mu, Log.flush, worker.mu, flusher.mu, tailCache.mu, trash.mu, jobQueue.mu   leaves: no I/O, nothing else taken
+//	logDir.mu, sharedSync.mu, Log.flush, worker.mu, flusher.mu, tailCache.mu, trash.mu, jobQueue.mu   leaves: no I/O,
+//	                 nothing else taken
 //
 // Readers take no lock: the list of segments is an immutable snapshot behind an atomic pointer, each segment is reference counted, offsets are
 // atomics. A reader that finds a segment gone loads the list again.
