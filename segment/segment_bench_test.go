@@ -107,3 +107,22 @@ func BenchmarkPositionOf(b *testing.B) {
 	must(b, s.Load())
 	run("sealed", anywhere)
 }
+
+// BenchmarkCheck reads back and proves 64 MiB of batches of 16 KiB from the page cache: what the first reader after a start pays, once.
+func BenchmarkCheck(b *testing.B) {
+	batch := makeBatch(0, 16<<10-record.HeaderSize-12, 1)
+	bufs, entries := [][]byte{append([]byte(nil), batch...)}, make([]Entry, 1)
+	o := &Options{FS: vfs.OS, MaxBytes: 1 << 30, IndexIntervalBytes: 4096, IndexMaxBytes: 10 << 20}
+	s := value[*Segment](b)(Create(b.TempDir(), 0, o))
+	defer s.Release()
+	for i := range (64 << 20) / len(batch) {
+		appendOnce(b, s, bufs, entries, int64(i))
+	}
+	b.SetBytes(s.Size())
+	b.ReportAllocs()
+	for b.Loop() {
+		if good, err := s.Check(0, s.Size()); err != nil || good != s.Size() {
+			b.Fatal(good, err)
+		}
+	}
+}
