@@ -11,7 +11,7 @@ PAUSE   ?= 20s
 BENCH   ?= .
 BENCHSKIP ?= Restart|Partitions
 
-.PHONY: build run test check race fuzz fuzz-recovery corruption bench compare interop soak clean help
+.PHONY: build run test check race fuzz fuzz-recovery corruption bench compare interop soak diskfull clean help
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' Makefile
@@ -67,6 +67,9 @@ interop: build ## foreign clients, real Kafka, the differential suite
 
 soak: build ## kill -9 the program N times (default 1000) under load, and during starts, with pauses of PAUSE (default 20s): nothing lost, nothing twice
 	cd interop && LEAT_INTEROP_LEAT=$(CURDIR)/$(BIN) $(GO) test -count=1 -timeout 24h -v ./soak -args -kills $(N) -pause $(PAUSE)
+
+diskfull: build ## fill small real file systems (tmpfs, ext4 on a loop device; needs root) ROUNDS times each (default 50) under load
+	cd interop && LEAT_DISKFULL_ROUNDS=$(or $(ROUNDS),50) LEAT_INTEROP_LEAT=$(CURDIR)/$(BIN) $(GO) test -count=1 -timeout 4h -v ./diskfull
 
 clean: ## remove what build made; data stays
 	rm -rf bin

@@ -136,7 +136,7 @@ func TestReserve(t *testing.T) {
 	if err := metaWatch.await(20); err != nil {
 		t.Fatal(err)
 	}
-	created := d.log("decided", nil)
+	d.log("decided", nil)
 	d.check(l)
 
 	for round := range 2 { // a start after a kill, and one after a clean stop
@@ -147,7 +147,8 @@ func TestReserve(t *testing.T) {
 		} else {
 			d.restart()
 		}
-		l, victim, meta, created = d.data(), d.log("victim", nil), d.log("meta", nil), d.log("decided", nil)
+		l, victim, meta = d.data(), d.log("victim", nil), d.log("meta", nil)
+		created := d.log("decided", nil)
 		meta.UseReserve()
 		watch(l)
 		watch(victim)
