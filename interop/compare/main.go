@@ -311,7 +311,7 @@ func (r *rig) elsewhere() (time.Duration, error) {
 // make makes the topic, with data if the workload wants some.
 func (p *place) make(ctx context.Context, round int) (err error) {
 	addr := p.rig.peers[p.v.kind].Addr
-	p.topic = fmt.Sprintf("%s-%d", p.name, round)
+	p.topic = fmt.Sprintf("%s.%d", p.name, round) // no name is the beginning of another
 	if _, err = load.CreateTopic(ctx, addr, p.topic, int32(p.w.partitions), p.v.config); err != nil || p.w.data == 0 {
 		return err
 	}
@@ -329,7 +329,7 @@ func (p *place) remove(ctx context.Context) {
 	}
 	p.topic = ""
 	err := harness.Poll(40*time.Second, func() error { // its pages leave the cache with it, in nobody's turn
-		left, err := filepath.Glob(filepath.Join(peer.DataDir(), p.name+"-*"))
+		left, err := filepath.Glob(filepath.Join(peer.DataDir(), p.name+".*"))
 		if err == nil && len(left) > 0 {
 			err = fmt.Errorf("%s is still there", left[0])
 		}

@@ -108,7 +108,7 @@ func (r *rig) start(ctx context.Context) (m measured, err error) {
 	for round := range r.o.rounds {
 		for _, kind := range []string{harness.LeatKind, harness.KafkaKind} {
 			dir := filepath.Join(r.o.dir, fmt.Sprintf("start-%s-%d", kind, round))
-			d, err := harness.TimeStart(kind, dir, r.bin, func(addr string) error { return firstRecord(ctx, addr) })
+			d, err := harness.TimeStart(ctx, kind, dir, r.bin, func(addr string) error { return firstRecord(ctx, addr) })
 			os.RemoveAll(dir)
 			if err != nil {
 				return m, err

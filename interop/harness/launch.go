@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"os"
@@ -38,7 +39,7 @@ func LaunchLeat(dir, bin string, settings ...string) (*Peer, error) {
 
 // TimeStart starts a broker of a kind on an empty directory and returns how long it took until serves returned nil, which is called in a
 // loop with the broker's address. The time counts from the start of the process; Kafka's formatting of the directory comes before it. The broker is killed.
-func TimeStart(kind, dir, bin string, serves func(addr string) error) (time.Duration, error) {
+func TimeStart(ctx context.Context, kind, dir, bin string, serves func(addr string) error) (time.Duration, error) {
 	ports, err := FreePorts(2)
 	if err != nil {
 		return 0, err
@@ -69,6 +70,8 @@ func TimeStart(kind, dir, bin string, serves func(addr string) error) (time.Dura
 		select {
 		case <-c.exited:
 			return 0, fmt.Errorf("%s ended by itself: %w", kind, last)
+		case <-ctx.Done():
+			return 0, ctx.Err()
 		case <-time.After(time.Millisecond):
 		}
 	}
