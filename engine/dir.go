@@ -156,7 +156,7 @@ func (d *logDir) writeCheckpoints(kinds int) error {
 	}
 	err := write(ckptRecoveryPoint, recoveryPointFileName, func(l *Log) int64 { return l.promise.recoveryPoint.Load() })
 	if err == nil {
-		err = write(ckptLogStart, logStartFileName, func(l *Log) int64 { return min(l.logStart.Load(), l.flushed.Load()) })
+		err = write(ckptLogStart, logStartFileName, func(l *Log) int64 { return min(l.logStart.Load(), max(l.flushed.Load(), l.promise.synced.Load())) })
 	}
 	if err == nil {
 		err = write(ckptHighWatermark, highWatermarkFileName, func(l *Log) int64 { return min(l.hw.Load(), l.flushed.Load()) })

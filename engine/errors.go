@@ -90,13 +90,13 @@ func (e *DamageError) Error() string {
 	return fmt.Sprintf("%s is damaged at offset %d: %s", e.Path, e.Offset, e.Msg)
 }
 
-// isExhausted tells whether err says that the process or machine has run out of something that comes back: descriptors, memory. It is
-// not the disk's fault, so it does not take the log directory offline.
 // isDescriptors tells whether err says that the process or machine has no more descriptors: what was tried has not begun.
 func isDescriptors(err error) bool {
 	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
 }
 
+// isExhausted tells whether err says that the process or machine has run out of something that comes back: descriptors, memory. It is
+// not the disk's fault, so it does not take the log directory offline.
 func isExhausted(err error) bool {
 	return isDescriptors(err) || errors.Is(err, syscall.ENOMEM)
 }

@@ -213,6 +213,7 @@ func TestNoDescriptors(t *testing.T) {
 func TestFlushWaitsForDescriptor(t *testing.T) {
 	fault := vfs.NewFault(vfs.NewMem(1))
 	f := newFixture(t, fault)
+	f.tweak = func(o *Options) { o.SyncMethod = "fdatasync" } // syncfs would open nothing
 	f.open()
 	cfg := small(t, func(c *config.Topic) { c.SegmentBytes = 1_000 })
 	l := f.logWith("t", cfg)
@@ -248,4 +249,52 @@ func TestUsageFails(t *testing.T) {
 	f.mustAppend(f.log("t", nil), batchOf(testStartMs, 1, 10))
 	f.restart()
 	f.mustAppend(f.log("t", nil), batchOf(testStartMs, 1, 10))
+}
+
+// B-E13, B-E14: a batch that was checked behind others in one turn fails with them when their write fails, though it would find room in the segment that is
+// begun for it: appended alone, it would leave a gap in its producer's sequence that can only be filled by writing twice.
+func TestWriteFailsBeforeRoll(t *testing.T) {
+	fault := vfs.NewFault(vfs.NewMem(1))
+	f := newFixture(t, fault)
+	f.open()
+	l := f.logWith("t", small(t, func(c *config.Topic) { c.SegmentBytes, c.RetentionMs = 1_000, -1 }))
+	p := watch(l)
+	first := idempotentBatch(7, 0, 0, 10)
+	f.mustAppend(l, bytes.Clone(first))
+	batches := [][]byte{idempotentBatch(7, 0, 10, 10), idempotentBatch(7, 0, 20, 10), idempotentBatch(7, 0, 30, 10)}
+	in := fault.Inject(vfs.Injection{Match: isLogWrite, Nth: 2, Err: syscall.ENOSPC}) // behind the filler
+	w := waiter{make(chan struct{}, 10)}
+	filler := &Append{Batch: batchOf(testStartMs, 1, 10), Done: w}
+	l.mu.Lock() // the worker waits with the filler, and finds the others together
+	l.Enqueue(filler)
+	for deadline := time.Now().Add(10 * time.Second); l.queue.Load() != nil && time.Now().Before(deadline); {
+		time.Sleep(time.Millisecond)
+	}
+	var all []*Append
+	for _, b := range batches {
+		a := &Append{Batch: bytes.Clone(b), Done: w}
+		all = append(all, a)
+		l.Enqueue(a)
+	}
+	l.mu.Unlock()
+	for range len(all) + 1 {
+		<-w.done
+	}
+	if filler.Err != nil || in.Hits() != 1 {
+		t.Fatalf("%v, %d hits", filler.Err, in.Hits())
+	}
+	for i, a := range all {
+		if a.Err == nil {
+			t.Errorf("batch %d was appended at offset %d behind one that failed", i, a.BaseOffset)
+		}
+	}
+	for _, b := range batches { // sent again, each is there once
+		f.mustAppend(l, bytes.Clone(b))
+	}
+	if err := p.await(l.EndOffset()); err != nil {
+		t.Fatal(err)
+	}
+	if got := f.readAll(l, 0, l.EndOffset()); len(got) != 5 || l.EndOffset() != 41 {
+		t.Fatalf("%d batches, end %d", len(got), l.EndOffset())
+	}
 }

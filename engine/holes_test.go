@@ -86,28 +86,52 @@ func TestHoleBehindRecoveryPoint(t *testing.T) {
 	f.readAll(l, 0, 3)
 }
 
-// With write.caching records may be deleted that are not on stable storage. When a power cut takes them, the log ends below the start that was
-// asked for: it goes on from there, as it does for all other records that were lost.
+// With write.caching records may be deleted that are not on stable storage. Then they get there first: the log never ends below its start.
 func TestLogStartAboveWhatIsFlushed(t *testing.T) {
-	mem := vfs.NewMem(1)
-	f := newFixture(t, mem)
-	f.open()
-	l := f.logWith("t", small(t, func(c *config.Topic) { c.WriteCaching = true }))
-	for range 5 {
+	for _, mode := range vfs.CrashModes {
+		mem := vfs.NewMem(1)
+		f := newFixture(t, mem)
+		f.open()
+		l := f.logWith("t", small(t, func(c *config.Topic) { c.WriteCaching = true }))
+		for range 5 {
+			f.mustAppend(l, batchOf(testStartMs, 1, 200))
+		}
+		l.SetHighWatermark(5)
+		if start, err := l.DeleteRecords(4); err != nil || start != 4 {
+			t.Fatal(start, err)
+		}
+		f.fs = mem.Crash(mode)
+		f.kill()
+		f.open()
+		l = f.log2("t")
+		if l.Err() != nil || l.StartOffset() != 4 || l.EndOffset() < 4 {
+			t.Fatalf("%v: log %d to %d, %v\n%s", mode, l.StartOffset(), l.EndOffset(), l.Err(), f.logs)
+		}
 		f.mustAppend(l, batchOf(testStartMs, 1, 200))
+		f.close()
 	}
-	l.SetHighWatermark(5)
-	if start, err := l.DeleteRecords(4); err != nil || start != 4 {
-		t.Fatal(start, err)
-	}
-	f.fs = mem.Crash(vfs.LoseUnsynced)
-	f.kill()
+}
+
+// The record with the largest timestamp was deleted, others of its segment are there: then one of them has it.
+func TestMaxTimestampAboveLogStart(t *testing.T) {
+	f := newFixture(t, vfs.NewMem(1))
 	f.open()
-	l = f.log2("t")
-	if l.Err() != nil || l.EndOffset() != l.StartOffset() {
-		t.Fatalf("log %d to %d, %v\n%s", l.StartOffset(), l.EndOffset(), l.Err(), f.logs)
-	}
-	if a := f.mustAppend(l, batchOf(testStartMs, 1, 200)); a.BaseOffset != l.StartOffset() {
-		t.Fatalf("append at %d", a.BaseOffset)
+	for i, appendTime := range []bool{false, true} {
+		l := f.logWith([]string{"t", "u"}[i], small(t, func(c *config.Topic) { c.LogAppendTime = appendTime }))
+		p := watch(l)
+		for _, ts := range []int64{900, 100, 300, 200, 300} {
+			f.mustAppend(l, batchOf(testStartMs+ts, 2, 20)) // ts and ts+1
+			f.clock.advance(-1)
+		}
+		if err := p.await(10); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := l.DeleteRecords(3); err != nil {
+			t.Fatal(err)
+		}
+		offset, ts, _, found, err := l.MaxTimestampOffset(10)
+		if want := []int64{5, 3}[i]; err != nil || !found || offset != want || !appendTime && ts != testStartMs+301 {
+			t.Errorf("log append time %v: offset %d, %d, %v, %v", appendTime, offset, ts, found, err)
+		}
 	}
 }

@@ -75,6 +75,7 @@ type Log struct {
 
 	promise struct { // guarded by maint, except recoveryPoint
 		recoveryPoint  atomic.Int64 // what the checkpoint file may claim
+		synced         atomic.Int64 // everything below was made durable for the log start; may be above flushed
 		bytes          int64        // appendedBytes when it was last raised
 		snapshotOffset int64        // of the newest producer snapshot on disk, -1 = none
 	}

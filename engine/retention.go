@@ -138,7 +138,7 @@ func (l *Log) rollForRetention(cfg *logConfig, now int64) bool {
 // raiseStart moves the log start up to start and reports whether it did. maint is held.
 func (l *Log) raiseStart(start int64) bool {
 	invariant.Must(start <= l.hw.Load(), "%v: log start %d above the high watermark %d", l.tp, start, l.hw.Load())
-	if start <= l.logStart.Load() {
+	if start <= l.logStart.Load() || l.syncBelow(start) != nil {
 		return false
 	}
 	l.mu.Lock()
@@ -149,6 +149,25 @@ func (l *Log) raiseStart(start int64) bool {
 	}
 	l.mu.producers.removeBelow(start)
 	return true
+}
+
+// syncBelow makes everything below offset durable: with write.caching it need not be, and a log must not end below its start after a power cut. The
+// flushed offset is left to the flusher. maint is held.
+func (l *Log) syncBelow(offset int64) error {
+	from := l.flushed.Load()
+	if offset <= from {
+		return nil
+	}
+	err := l.e.o.FS.SyncDir(l.path)
+	segs := l.segs.Load()
+	for i := segs.find(from); err == nil && i < len(segs.list) && segs.list[i].Base() < offset; i++ {
+		err = segs.list[i].Sync()
+	}
+	if err != nil {
+		return l.dir.fail("sync", err)
+	}
+	l.promise.synced.Store(offset)
+	return nil
 }
 
 // deleteBelowStart takes the segments below the log start out of the log. Their files are renamed at once, oldest first, and removed after the delay.
@@ -218,7 +237,7 @@ func (l *Log) DeleteRecords(upTo int64) (logStart int64, err error) {
 		return -1, ErrOffsetOutOfRange
 	}
 	if !l.raiseStart(upTo) {
-		return l.logStart.Load(), nil
+		return l.logStart.Load(), l.Err()
 	}
 	if err := l.dir.writeCheckpoints(ckptLogStart); err != nil {
 		return -1, err

@@ -25,10 +25,12 @@ func (w *worker) makeRoom(a *Append, b record.Batch, maxTimestamp int64) error {
 	if !roll {
 		return nil
 	}
-	w.write()
+	if err := w.write(); err != nil {
+		return err // b was checked against the batches that are not there now: after them its producer's sequence would have a gap
+	}
 	base := max(t.next, last-math.MaxInt32)
 	if active.Size() == 0 && active.Base() == base {
-		return nil // the write failed and left an empty segment: as much room as a new one has
+		return nil // as much room as a new one has
 	}
 	err := t.log.rollLocked(t.cfg, base, t.nowMs)
 	for isDiskFull(err) && t.log.usesReserve.Load() && t.log.dir.reserve.release() {

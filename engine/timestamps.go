@@ -1,5 +1,11 @@
 package engine
 
+import (
+	"io"
+
+	"github.com/leatmq/leat/record"
+)
+
 // OffsetForTimestamp returns the first record with a timestamp of at least ts below upTo, its own timestamp and its leader epoch.
 func (l *Log) OffsetForTimestamp(ts, upTo int64) (offset, foundTs int64, epoch int32, found bool, err error) {
 	err = l.eachSegment(upTo, func(h *handle) (done bool, err error) {
@@ -20,12 +26,50 @@ func (l *Log) MaxTimestampOffset(upTo int64) (offset, foundTs int64, epoch int32
 			return false, err
 		}
 		o, ts, ok, err := h.MaxTimestampOffset(upTo)
-		if ok && (!found || ts > foundTs) && o >= l.logStart.Load() {
+		if start := l.logStart.Load(); ok && o < start {
+			o, ts, ok, err = h.maxTimestampFrom(start, upTo)
+		}
+		if ok && (!found || ts > foundTs) {
 			offset, foundTs, found = o, ts, true
 		}
 		return false, err
 	})
 	return l.timestampAnswer(offset, foundTs, found, err)
+}
+
+// maxTimestampFrom returns the first record with the largest timestamp in [from, upTo) by looking at all of them: for the segment whose largest
+// timestamp was deleted.
+func (h *handle) maxTimestampFrom(from, upTo int64) (offset, ts int64, found bool, err error) {
+	pos, _, _, err := h.PositionOf(from, h.Size())
+	if err != nil {
+		if err == io.EOF {
+			err = nil
+		}
+		return -1, -1, false, err
+	}
+	ts = record.NoTimestamp
+	err = h.Batches(pos, h.Size(), func(b record.Batch, _ int64) error {
+		if b.IsControl() || b.MaxTimestamp() <= ts || b.BaseOffset() >= upTo {
+			return nil
+		}
+		if b.TimestampType() == record.LogAppendTime {
+			if first := max(b.BaseOffset(), from); first <= b.LastOffset() {
+				offset, ts, found = first, b.MaxTimestamp(), true
+			}
+			return nil
+		}
+		return b.Records(func(r *record.Record) error {
+			o, t := b.BaseOffset()+int64(r.OffsetDelta), b.BaseTimestamp()+r.TimestampDelta
+			if o >= from && o < upTo && t > ts {
+				offset, ts, found = o, t, true
+			}
+			return nil
+		})
+	})
+	if !found {
+		offset, ts = -1, -1
+	}
+	return offset, ts, found, err
 }
 
 func (l *Log) timestampAnswer(offset, ts int64, found bool, err error) (int64, int64, int32, bool, error) {

@@ -167,7 +167,7 @@ func (w *worker) takeTurn(l *Log) {
 		w.place(a)
 		t.items = append(t.items, a) // behind place: a write in the middle of it is not yet about a
 	}
-	w.write()
+	_ = w.write() // its batches have the error
 	if !l.mu.closed {
 		l.mu.producers.commit()
 	}
@@ -266,12 +266,12 @@ func (w *worker) assign(a *Append, b record.Batch) error {
 
 // write brings what was placed since the last write into the active segment with one pwritev, and publishes it. l.mu is held. On error the log
 // is as it was, the producers too, and the batches of the write have the error.
-func (w *worker) write() {
+func (w *worker) write() error {
 	t := &w.turn
 	l := t.log
 	defer t.reset()
 	if len(t.bufs) == 0 {
-		return
+		return nil
 	}
 	active := t.segs.active()
 	pos, err := active.Append(t.bufs, t.entries, t.nowMs)
@@ -279,8 +279,9 @@ func (w *worker) write() {
 		pos, err = active.Append(t.bufs, t.entries, t.nowMs)
 	}
 	if err != nil {
-		w.writeFailed(l.dir.failed("append", err))
-		return
+		err = l.dir.failed("append", err)
+		w.writeFailed(err)
+		return err
 	}
 	l.mu.producers.commit()
 	l.mu.producers.begin()
@@ -301,6 +302,7 @@ func (w *worker) write() {
 	}
 	l.logEnd.Store(t.next)
 	t.appended, t.flushGen = t.next, l.flushGeneration()
+	return nil
 }
 
 // writeFailed gives err to the batches of the write that failed, and to duplicates of them.
