@@ -44,6 +44,7 @@ import (
 
 	"github.com/leatmq/leat/config"
 	"github.com/leatmq/leat/engine"
+	"github.com/leatmq/leat/internal/loglimit"
 	"github.com/leatmq/leat/internal/vfs"
 	"github.com/leatmq/leat/metadata"
 	"github.com/leatmq/leat/netio"
@@ -70,6 +71,7 @@ type Options struct {
 type Broker struct {
 	config *config.Set
 	log    *slog.Logger
+	lines  *loglimit.Logger // for what clients can cause
 	now    func() int64
 	nodeID int32
 
@@ -106,7 +108,7 @@ func New(o Options) (b *Broker, err error) {
 	if err != nil {
 		return nil, err
 	}
-	b = &Broker{config: o.Config, log: o.Logger, now: o.Now, nodeID: cfg.NodeID}
+	b = &Broker{config: o.Config, log: o.Logger, lines: loglimit.New(o.Logger, o.Now), now: o.Now, nodeID: cfg.NodeID}
 	b.current.Store(cfg)
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	b.requests = newWorkers(orCPUs(cfg.RequestWorkers, 4))
@@ -219,7 +221,9 @@ func (b *Broker) tick() {
 		select {
 		case <-t.C:
 			b.repl.Tick(b.now())
+			b.lines.Flush()
 		case <-b.ctx.Done():
+			b.lines.Close()
 			return
 		}
 	}

@@ -83,15 +83,29 @@ func (b *Broker) OnRequest(call *netio.Call) {
 
 // OnClose is netio's upcall when a connection is gone.
 func (b *Broker) OnClose(c netio.Conn, err error) {
+	b.logClosed(c, err)
 	conn, _ := c.Data().(*connection)
 	if conn == nil {
-		return
+		return // it asked nothing
 	}
 	b.conns.remove(conn)
 	conn.wakeParked()
+}
+
+// logClosed tells why a connection was closed, where an operator can do something about it.
+func (b *Broker) logClosed(c netio.Conn, err error) {
+	message := ""
 	if _, ok := errors.AsType[*netio.FrameError](err); ok {
-		b.log.Warn("connection closed: this is not a Kafka client, or socket.request.max.bytes is too small for it", "client", c.RemoteAddr(), "error", err)
+		message = "connection closed: this is not a Kafka client, or socket.request.max.bytes is too small for it"
+	} else if slow, ok := errors.AsType[*netio.SlowFrameError](err); ok {
+		message = "connection closed: its request arrives too slowly"
+		if slow.Shortage {
+			message = "connection closed: the memory for requests (queued.max.request.bytes) is used up"
+		}
+	} else {
+		return
 	}
+	b.lines.Log(slog.LevelWarn, message, "client", c.RemoteAddr(), "error", err)
 }
 
 // decode reads header and body of the frame. Produce and Fetch bodies are read by their handlers.
@@ -119,7 +133,7 @@ func (b *Broker) refuse(r *request, err error) {
 		r.call.Complete(netio.Response{Body: r.out})
 		return
 	}
-	b.log.Log(b.ctx, slog.LevelInfo, "connection closed: a request could not be read", "client", r.call.Conn.RemoteAddr(), "client.id", r.header.ClientID, "error", err)
+	b.lines.Log(slog.LevelInfo, "connection closed: a request could not be read", "client", r.call.Conn.RemoteAddr(), "client.id", r.header.ClientID, "error", err)
 	r.call.Complete(netio.Response{None: true, Close: true})
 }
 
@@ -158,7 +172,7 @@ func (b *Broker) runOnWorker(r *request) {
 func (b *Broker) safely(call *netio.Call, handle func()) {
 	defer func() {
 		if p := recover(); p != nil {
-			b.log.Error("BUG: a request handler panicked; its connection is closed", "client", call.Conn.RemoteAddr(), "panic", p, "stack", string(debug.Stack()))
+			b.lines.Log(slog.LevelError, "BUG: a request handler panicked; its connection is closed", "client", call.Conn.RemoteAddr(), "panic", p, "stack", string(debug.Stack()))
 			call.Complete(netio.Response{None: true, Close: true})
 		}
 	}()

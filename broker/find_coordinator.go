@@ -1,6 +1,8 @@
 package broker
 
 import (
+	"log/slog"
+
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/leatmq/leat/protocol"
@@ -15,7 +17,7 @@ const maxCoordinatorKeys = 100_000
 func handleFindCoordinator(b *Broker, r *request) kmsg.Response {
 	req := r.msg.(*kmsg.FindCoordinatorRequest)
 	if n := len(req.CoordinatorKeys); n > maxCoordinatorKeys {
-		b.log.Warn("connection closed: a FindCoordinator request has too many keys", "client", r.call.Conn.RemoteAddr(), "keys", n, "limit", maxCoordinatorKeys)
+		b.lines.Log(slog.LevelWarn, "connection closed: a FindCoordinator request has too many keys", "client", r.call.Conn.RemoteAddr(), "keys", n, "limit", maxCoordinatorKeys)
 		return nil
 	}
 	resp := req.ResponseKind().(*kmsg.FindCoordinatorResponse)

@@ -2,6 +2,7 @@ package broker
 
 import (
 	"context"
+	"log/slog"
 	"sync"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -55,7 +56,7 @@ func handleInitProducerID(b *Broker, r *request) kmsg.Response {
 	}
 	id, err := b.producerIDs.take(b.ctx)
 	if err != nil {
-		b.log.Warn("no producer id could be allocated", "error", err)
+		b.lines.Log(slog.LevelWarn, "no producer id could be allocated", "error", err)
 		resp.ErrorCode = int16(protocol.CoordinatorNotAvailable) // retriable, whatever the reason
 		return resp
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/leatmq/leat/internal/invariant"
+	"github.com/leatmq/leat/internal/loglimit"
 )
 
 // base is what both drivers' servers share: options, counters, admission, the pool of calls.
@@ -17,7 +18,12 @@ type base struct {
 	o      Options
 	log    *slog.Logger
 	frames account
-	calls  sync.Pool // of *Call, with the User the handler left in it
+	// largestFrame is what has room in frames.
+	largestFrame int
+	calls        sync.Pool // of *Call, with the User the handler left in it
+	// lines is for what peers can cause.
+	lines      *loglimit.Logger
+	unfinished unfinished
 
 	connections  atomic.Int64
 	muted        atomic.Int64
@@ -33,18 +39,24 @@ type base struct {
 
 	admission struct {
 		sync.Mutex
-		perIP        map[netip.Addr]int // connections; only while MaxPerIP is set
-		lastWarnedMs int64
+		perIP map[netip.Addr]int // connections; only while MaxPerIP is set
 	}
 }
 
-func (b *base) init(o Options, below func()) {
+func (b *base) init(o Options) {
 	b.o = o
 	b.log = o.Logger
+	b.lines = loglimit.New(o.Logger, o.NowMs)
 	b.frames.limit = o.FrameBytesLimit
-	b.frames.below = below
+	b.frames.nowMs = o.NowMs
+	b.largestFrame = b.frames.largest()
 	b.admission.perIP = map[netip.Addr]int{}
-	b.admission.lastWarnedMs = -warnIntervalMs
+}
+
+// watch does what is due about once a second on behalf of all connections.
+func (b *base) watch() {
+	b.watchFrames(b.o.NowMs())
+	b.lines.Flush()
 }
 
 func (b *base) Stats() Stats {
@@ -52,7 +64,7 @@ func (b *base) Stats() Stats {
 		Connections:  b.connections.Load(),
 		Muted:        b.muted.Load(),
 		InFlight:     b.inFlight.Load(),
-		FrameBytes:   b.frames.bytes.Load(),
+		FrameBytes:   b.frames.bytes(),
 		QueuedBytes:  b.queuedBytes.Load(),
 		Accepted:     b.accepted.Load(),
 		Rejected:     b.rejected.Load(),
@@ -71,9 +83,6 @@ const (
 	acceptPause = 100 * time.Millisecond
 )
 
-// warnIntervalMs is how often a refused connection is logged at most.
-const warnIntervalMs = 10_000
-
 // admit counts a new connection, or refuses it. Every admitted connection must be left.
 func (b *base) admit(ip netip.Addr) bool {
 	b.admission.Lock()
@@ -86,7 +95,8 @@ func (b *base) admit(ip netip.Addr) bool {
 		reason = "max.connections.per.ip is reached"
 	}
 	if reason != "" {
-		b.refusedLocked(ip, reason)
+		b.rejected.Add(1)
+		b.lines.Log(slog.LevelWarn, "connection refused", "reason", reason, "ip", ip)
 		return false
 	}
 	if b.o.MaxPerIP > 0 {
@@ -95,16 +105,6 @@ func (b *base) admit(ip netip.Addr) bool {
 	b.connections.Add(1)
 	b.accepted.Add(1)
 	return true
-}
-
-func (b *base) refusedLocked(ip netip.Addr, reason string) {
-	b.rejected.Add(1)
-	now := b.o.NowMs()
-	if now-b.admission.lastWarnedMs < warnIntervalMs {
-		return
-	}
-	b.admission.lastWarnedMs = now
-	b.log.Warn("connection refused", "reason", reason, "ip", ip, "refused_so_far", b.rejected.Load())
 }
 
 func (b *base) leave(ip netip.Addr) {
@@ -167,7 +167,7 @@ func (b *base) deliver(c *Call) (err error) {
 
 func (b *base) panicked(c *Call, state uint32, v any) error {
 	b.panics.Add(1)
-	b.log.Error("handler panicked, closing the connection", "panic", v, "stack", string(debug.Stack()))
+	b.lines.Log(slog.LevelError, "handler panicked, closing the connection", "panic", v, "stack", string(debug.Stack()))
 	if c.state.CompareAndSwap(state, state+callAbandoned) && c.Frame != nil {
 		c.Frame.abandon()
 	}
@@ -179,7 +179,7 @@ func (b *base) notifyClosed(c Conn, err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			b.panics.Add(1)
-			b.log.Error("handler panicked in OnClose", "panic", v, "stack", string(debug.Stack()))
+			b.lines.Log(slog.LevelError, "handler panicked in OnClose", "panic", v, "stack", string(debug.Stack()))
 		}
 	}()
 	b.o.Handler.OnClose(c, err)
@@ -198,10 +198,23 @@ type connBase struct {
 	mutes     atomic.Int32 // Mute minus Unmute
 	closed    atomic.Bool
 	finishing atomic.Bool // a response that ends the connection is on its way: nothing more is read
+	budget    budget
+	progress  progress
+	noted     bool // progress knows of an unfinished frame; reader only
 }
 
-func (c *connBase) init(srv *base, remote, local netip.AddrPort) {
+// transport is the driver's side of a connection.
+type transport interface {
+	// memoryFreed: see budget.
+	memoryFreed()
+	// fail closes the connection; any goroutine, and without waiting.
+	fail(reason error)
+}
+
+func (c *connBase) init(srv *base, t transport, remote, local netip.AddrPort) {
 	c.srv = srv
+	c.budget.account, c.budget.owner = &srv.frames, t
+	c.progress.owner, c.progress.budget = t, &c.budget
 	c.id = lastConnID.Add(1)
 	c.remote = unmapped(remote)
 	c.local = unmapped(local)
@@ -239,7 +252,7 @@ func (c *connBase) unmute() bool {
 // frameLimit is the largest frame acceptable now.
 func (c *connBase) frameLimit() int {
 	if c.Principal() == nil {
-		return c.srv.o.MaxFrameUnauthenticated
+		return min(c.srv.o.MaxFrameUnauthenticated, c.srv.largestFrame)
 	}
-	return c.srv.o.MaxFrame
+	return min(c.srv.o.MaxFrame, c.srv.largestFrame)
 }

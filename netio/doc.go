@@ -38,9 +38,26 @@
 //
 // A connection is not read (it is muted) while any of these holds: it has Options.MaxInFlight unanswered requests; its
 // unanswered request frames exceed Options.InFlightBytesLimit; its completed but unsent bytes exceed
-// Options.QueuedBytesLimit (file ranges are free: they hold no memory); the handler asked for it (Conn.Mute); all frames of
-// the server exceed Options.FrameBytesLimit; its peer or this server has finished sending requests. A frame's length is
-// checked before memory is taken for it, and memory for a long frame is taken as its bytes arrive.
+// Options.QueuedBytesLimit (file ranges are free: they hold no memory); the handler asked for it (Conn.Mute); the frame it
+// sends needs memory that is not there; its peer or this server has finished sending requests.
+//
+// A frame's length is checked before memory is taken for it. The memory of all request frames, from their beginning to their
+// last Release, is at most
+//
+//	Options.FrameBytesLimit + connections x 64 KiB
+//
+// because every connection has 64 KiB of its own: a connection without unanswered requests can always send one of up to
+// 64 KiB, whatever the others hold. All else is shared. A long frame begins with a little and doubles when that is full of
+// bytes that have arrived, so a length alone takes nothing from others; only while less than half of the limit is in use, up
+// to 1 MiB is taken at once, to be read into without a copy. Who needs more than there is waits alone, and is granted memory
+// as others give it back. (Beside the frames, a connection that is not read may hold up to 64 KiB of what had been read, and
+// released frames stay in pools for a while.)
+//
+// Memory cannot be held for ever: a connection whose frame gets less than 64 KiB further in Options.FrameTimeout is closed,
+// and when somebody has waited longer than a second, those with unfinished frames that make the least progress are, until
+// somebody is served (SlowFrameError). Time in which this server does not read counts against nobody.
+//
+// A connection has at most 32 requests delivered before the others of its loop get their turn.
 //
 // # End of a connection
 //

@@ -3,6 +3,7 @@ package netio
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net"
 	"net/netip"
 	"sync"
@@ -38,7 +39,7 @@ func listenEpoll(o Options) (Server, error) {
 		return nil, err
 	}
 	s := &epollServer{done: make(chan struct{})}
-	s.base.init(o, s.framesFreed)
+	s.base.init(o)
 	err = s.open(ls)
 	closeAll(ls) // the acceptors have their own descriptors of the same sockets
 	if err != nil {
@@ -108,6 +109,7 @@ func (s *epollServer) Serve() error {
 	for _, a := range s.acceptors {
 		a.close()
 	}
+	s.lines.Close()
 	close(s.done)
 	return first
 }
@@ -127,17 +129,9 @@ func (s *epollServer) ticker(stop <-chan struct{}) {
 
 // tick lets every loop look at its clock.
 func (s *epollServer) tick() {
+	s.watch()
 	for _, l := range s.loops {
 		l.post(tickTask, l)
-	}
-}
-
-// framesFreed runs when the memory of request frames is within its limit again.
-func (s *epollServer) framesFreed() {
-	for _, l := range s.loops {
-		if l.starving.Load() > 0 {
-			l.post(feedTask, l)
-		}
 	}
 }
 
@@ -278,7 +272,7 @@ func (a *acceptor) pause(err error) {
 	}
 	a.paused = true
 	a.srv.acceptPauses.Add(1)
-	a.srv.log.Warn("accepting pauses", "err", err, "connections", a.srv.connections.Load())
+	a.srv.lines.Log(slog.LevelWarn, "accepting pauses", "err", err, "connections", a.srv.connections.Load())
 	l := a.srv.loops[0]
 	l.poller.Delete(a.fd)
 	time.AfterFunc(acceptPause, func() { l.post(resumeAcceptTask, a) })

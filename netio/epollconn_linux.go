@@ -33,20 +33,22 @@ type epollConn struct {
 	framer framer
 	pipe   pipeline
 	// stash is what was read but not parsed when the connection became muted; its first stashOff bytes are done. While it
-	// exists nothing is read.
+	// exists nothing is read. It is at most loopBuffer long.
 	stash    *Frame
 	stashOff int
 
 	interest     uint8
-	blocked      bool // the socket took no more, or the budget was used: wait for writability
-	eof          bool // the peer has stopped sending
-	closeAsked   atomic.Bool
+	blocked      bool                  // the socket took no more, or the budget was used: wait for writability
+	eof          bool                  // the peer has stopped sending
+	closeWhy     atomic.Pointer[error] // somebody asked for the end
 	countedMuted bool
 	lastActiveMs int64
 	halfClosedMs int64
 	older, newer *epollConn // by activity
 	isTouched    bool       // in the list loop.touched
 	nextTouched  *epollConn
+	slice        int  // requests that may be delivered in this turn
+	yielded      bool // in the list loop.waiting: there is more in the stash, for the next turn
 }
 
 func newEpollConn(l *loop, fd int, remote netip.AddrPort) *epollConn {
@@ -55,7 +57,7 @@ func newEpollConn(l *loop, fd int, remote netip.AddrPort) *epollConn {
 	if sa, err := unix.Getsockname(fd); err == nil {
 		local = addrPort(sa)
 	}
-	c.connBase.init(&l.srv.base, remote, local)
+	c.connBase.init(&l.srv.base, c, remote, local)
 	return c
 }
 
@@ -77,11 +79,18 @@ func (c *epollConn) Unmute() {
 	}
 }
 
-func (c *epollConn) Close() {
-	if !c.closeAsked.Swap(true) {
+func (c *epollConn) Close() { c.fail(ErrClosed) }
+
+// fail asks the loop to close the connection; the first reason counts.
+func (c *epollConn) fail(reason error) {
+	if c.closeWhy.CompareAndSwap(nil, &reason) {
 		c.loop.post(workTask, c)
 	}
 }
+
+func (c *epollConn) closeAsked() bool { return c.closeWhy.Load() != nil }
+
+func (c *epollConn) memoryFreed() { c.loop.post(workTask, c) }
 
 func (c *epollConn) completed(call *Call) {
 	if call.resp.Close {
@@ -90,31 +99,31 @@ func (c *epollConn) completed(call *Call) {
 	c.loop.push(call)
 }
 
-// mayRead tells whether another frame may be delivered.
+// mayRead tells whether more of the stream may be read, and sees to it that there is memory for it.
 func (c *epollConn) mayRead() bool {
 	if c.ending() || c.mutes.Load() > 0 || !c.pipe.room(&c.srv.o) {
 		return false
 	}
-	if c.framer.frame == nil && c.srv.frames.full() {
-		c.loop.starve(c)
-		// Whoever frees memory looks at starving after freeing, so one of us sees the other.
-		if c.srv.frames.full() {
-			return false
-		}
-		c.loop.unstarve(c)
-	}
-	return true
+	return !c.framer.hungry() || c.framer.feed(&c.budget)
 }
 
 // ending tells that no further request will be delivered.
 func (c *epollConn) ending() bool {
-	return c.eof || c.loop.draining || c.finishing.Load() || c.closeAsked.Load()
+	return c.eof || c.loop.draining || c.finishing.Load() || c.closeAsked()
 }
 
 // readable reads what there is, up to a budget, and delivers the frames.
 func (c *epollConn) readable() {
 	c.loop.touch(c)
-	for budget := readBudget; budget > 0 && !c.isClosed() && c.stash == nil && c.mayRead(); {
+	c.slice = requestSlice
+	c.readSome()
+	if !c.isClosed() {
+		c.note(&c.framer, c.loop.nowMs)
+	}
+}
+
+func (c *epollConn) readSome() {
+	for budget := readBudget; budget > 0 && c.slice > 0 && !c.isClosed() && c.stash == nil && c.mayRead(); {
 		dst := c.framer.space()
 		direct := len(dst) >= directRead
 		if !direct {
@@ -147,18 +156,18 @@ func (c *epollConn) readable() {
 	}
 }
 
-// parse delivers the frames in data until the connection is muted or closed, and returns what is left.
+// parse delivers the frames in data until the connection is muted or closed or its slice is used, and returns what is left.
 func (c *epollConn) parse(data []byte) []byte {
 	for len(data) > 0 {
 		n := copy(c.framer.space(), data)
 		data = data[n:]
-		if delivered := c.advance(n); !delivered {
+		if delivered := c.advance(n); !delivered && !c.framer.hungry() {
 			continue
 		}
 		if c.isClosed() || c.ending() {
 			return nil
 		}
-		if !c.mayRead() {
+		if c.slice <= 0 || !c.mayRead() {
 			break
 		}
 	}
@@ -167,7 +176,7 @@ func (c *epollConn) parse(data []byte) []byte {
 
 // advance moves the framer and delivers the frame that is complete; true when the state of the connection may have changed.
 func (c *epollConn) advance(n int) bool {
-	f, err := c.framer.advance(n, c.frameLimit(), &c.srv.frames)
+	f, err := c.framer.advance(n, c.frameLimit(), &c.budget)
 	if err != nil {
 		c.close(err)
 		return true
@@ -175,12 +184,13 @@ func (c *epollConn) advance(n int) bool {
 	if f == nil {
 		return false
 	}
+	c.slice--
 	call := c.srv.newCall(c, c, f)
 	c.pipe.push(call)
 	if err := c.srv.deliver(call); err != nil {
 		c.close(err)
-	} else if c.closeAsked.Load() {
-		c.close(ErrClosed)
+	} else if why := c.closeWhy.Load(); why != nil {
+		c.close(*why)
 	}
 	return true
 }
@@ -204,6 +214,7 @@ func (c *epollConn) unstash() {
 	if len(rest) == 0 {
 		c.dropStash()
 	}
+	c.note(&c.framer, c.loop.nowMs)
 }
 
 func (c *epollConn) dropStash() {
@@ -228,8 +239,8 @@ func (c *epollConn) work() {
 	if c.isClosed() {
 		return
 	}
-	if c.closeAsked.Load() {
-		c.close(ErrClosed)
+	if why := c.closeWhy.Load(); why != nil {
+		c.close(*why)
 		return
 	}
 	if !c.blocked {
@@ -257,19 +268,30 @@ func (c *epollConn) settle() {
 			c.finishClose(c.endReason())
 			return
 		}
-	} else if c.stash != nil && c.mayRead() {
-		c.unstash()
+	} else {
+		c.goOn()
 	}
 	if !c.isClosed() {
 		c.updateInterest()
 	}
 }
 
+// goOn delivers what is stashed, in this turn or in the next.
+func (c *epollConn) goOn() {
+	if c.stash != nil && c.slice > 0 && c.mayRead() {
+		c.unstash()
+	}
+	if c.stash != nil && c.slice <= 0 && c.mayRead() {
+		c.loop.yield(c)
+	}
+}
+
 func (c *epollConn) endReason() error {
+	why := c.closeWhy.Load()
 	switch {
-	case c.closeAsked.Load():
-		return ErrClosed
-	case c.eof && (c.framer.got > 0 || c.framer.frame != nil): // inside a header or a frame
+	case why != nil:
+		return *why
+	case c.eof && (c.framer.got > 0 || c.framer.begun()): // inside a header or a frame
 		return io.ErrUnexpectedEOF
 	case c.eof:
 		return io.EOF
@@ -281,13 +303,14 @@ func (c *epollConn) endReason() error {
 // modification, so these go through deletion.
 func (c *epollConn) updateInterest() {
 	var want uint8
-	if c.stash == nil && c.mayRead() {
+	mayRead := c.mayRead()
+	if c.stash == nil && mayRead {
 		want = wantRead
 	}
 	if c.blocked {
 		want |= wantWrite
 	}
-	c.countMuted(want&wantRead == 0 && !c.ending())
+	c.countMuted(!mayRead && !c.ending())
 	if want == c.interest {
 		return
 	}
@@ -328,6 +351,7 @@ func (c *epollConn) countMuted(muted bool) {
 		return
 	}
 	c.countedMuted = muted
+	c.pause(muted)
 	if muted {
 		c.srv.muted.Add(1)
 	} else {
@@ -366,11 +390,11 @@ func (c *epollConn) close(reason error) {
 	l := c.loop
 	delete(l.conns, c.fd)
 	delete(l.halfClosed, c)
-	l.unstarve(c)
 	l.unlink(c)
 	unix.Close(c.fd) // also leaves epoll: nobody has a duplicate
 	c.countMuted(false)
-	c.framer.release()
+	c.framer.release(&c.budget)
+	c.note(&c.framer, l.nowMs)
 	c.dropStash()
 	for c.pipe.head != nil {
 		call := c.pipe.pop()

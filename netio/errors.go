@@ -27,6 +27,21 @@ func (e *FrameError) Error() string {
 	return fmt.Sprintf("netio: frame of %d bytes is over the limit of %d", e.Size, e.Limit)
 }
 
+// SlowFrameError is a request that did not arrive: its peer sent too little per Options.FrameTimeout, or, in a Shortage of
+// frame memory, it was one of those that held memory and made the least progress.
+type SlowFrameError struct {
+	Size, Received int
+	Shortage       bool
+}
+
+func (e *SlowFrameError) Error() string {
+	why := "it makes too little progress"
+	if e.Shortage {
+		why = "others need its memory and it was the slowest"
+	}
+	return fmt.Sprintf("netio: %d bytes of a frame of %d were received: %s", e.Received, e.Size, why)
+}
+
 // PanicError is a panic of Handler.OnRequest.
 type PanicError struct{ Value any }
 

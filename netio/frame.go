@@ -2,6 +2,7 @@ package netio
 
 import (
 	"math/bits"
+	"runtime"
 	"sync"
 	"sync/atomic"
 
@@ -15,27 +16,10 @@ type Frame struct {
 	B []byte
 
 	refs    atomic.Int32
-	charged atomic.Int64 // bytes counted in account
-	account *account     // nil for frames that are not requests
+	charged atomic.Int64 // bytes taken of budget
+	own     bool         // of the connection's allowance
+	budget  *budget      // nil for frames that are not requests
 }
-
-// account counts the memory of a server's request frames. below runs when the sum falls to the limit or under it again.
-type account struct {
-	bytes atomic.Int64
-	limit int64
-	below func()
-}
-
-func (a *account) add(n int64) { a.bytes.Add(n) }
-
-func (a *account) sub(n int64) {
-	after := a.bytes.Add(-n)
-	if after <= a.limit && after+n > a.limit {
-		a.below()
-	}
-}
-
-func (a *account) full() bool { return a.bytes.Load() > a.limit }
 
 // Size classes: four per doubling, so that at most a fifth of a buffer is wasted on a message just over a power of two.
 const (
@@ -72,6 +56,14 @@ func classOf(capacity int) int {
 	return class
 }
 
+// capacityFor is the memory that NewFrame(n) takes.
+func capacityFor(n int) int {
+	if class := classFor(n); class < classCount {
+		return classSize(class)
+	}
+	return n
+}
+
 // NewFrame returns a buffer of n bytes with one reference. Its content is undefined.
 func NewFrame(n int) *Frame {
 	class := classFor(n)
@@ -88,17 +80,15 @@ func NewFrame(n int) *Frame {
 	return f
 }
 
-// charge counts the frame's memory in a until the last Release.
-func (f *Frame) charge(a *account) {
-	n := int64(cap(f.B))
-	f.account = a
+// charge makes the last Release give back the n bytes taken of b for this frame.
+func (f *Frame) charge(b *budget, n int64, own bool) {
+	f.budget, f.own = b, own
 	f.charged.Store(n)
-	a.add(n)
 }
 
 func (f *Frame) uncharge() {
 	if n := f.charged.Swap(0); n != 0 {
-		f.account.sub(n)
+		f.budget.give(n, f.own)
 	}
 }
 
@@ -118,6 +108,7 @@ func (f *Frame) Release() {
 	f.uncharge()
 	if invariant.Enabled {
 		poison(f.B)
+		leaveToCollector(cap(f.B))
 		return
 	}
 	f.recycle()
@@ -130,12 +121,34 @@ func (f *Frame) abandon() {
 	f.uncharge()
 }
 
+// garbageLimit is how much memory of released frames may wait for the garbage collector. It alone would let the heap double
+// first, to twice of what the account admits.
+const garbageLimit = 64 << 20
+
+var (
+	garbage    atomic.Int64 // bytes of frames left to the collector since it was last asked for
+	collecting atomic.Bool
+)
+
+// leaveToCollector notes that n bytes were let go that no pool takes, and has them collected when they are many.
+func leaveToCollector(n int) {
+	if garbage.Add(int64(n)) < garbageLimit || collecting.Swap(true) {
+		return
+	}
+	garbage.Store(0)
+	go func() { // ends by itself, and there is one at most
+		runtime.GC()
+		collecting.Store(false)
+	}()
+}
+
 func (f *Frame) recycle() {
 	class := classOf(cap(f.B))
 	if class < 0 {
+		leaveToCollector(cap(f.B))
 		return
 	}
-	f.account = nil
+	f.budget = nil
 	framePools[class].Put(f)
 }
 

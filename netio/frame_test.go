@@ -110,7 +110,8 @@ func cut(stream []byte, limit int) (frames [][]byte, bad bool) {
 
 // feed gives a stream to a framer in pieces of the given sizes, cycled.
 func feed(stream []byte, sizes []byte, limit int) (frames [][]byte, left int64, err error) {
-	a := &account{limit: 1 << 40, below: func() {}}
+	a := &account{limit: 1 << 40, nowMs: func() int64 { return 0 }}
+	b := &budget{account: a}
 	var f framer
 	for i := 0; len(stream) > 0; i++ {
 		piece := stream
@@ -121,10 +122,10 @@ func feed(stream []byte, sizes []byte, limit int) (frames [][]byte, left int64, 
 		for len(piece) > 0 {
 			n := copy(f.space(), piece)
 			piece = piece[n:]
-			frame, err := f.advance(n, limit, a)
+			frame, err := f.advance(n, limit, b)
 			if err != nil {
-				f.release()
-				return frames, a.bytes.Load(), err
+				f.release(b)
+				return frames, a.bytes(), err
 			}
 			if frame != nil {
 				frames = append(frames, bytes.Clone(frame.B))
@@ -132,8 +133,8 @@ func feed(stream []byte, sizes []byte, limit int) (frames [][]byte, left int64, 
 			}
 		}
 	}
-	f.release()
-	return frames, a.bytes.Load(), nil
+	f.release(b)
+	return frames, a.bytes(), nil
 }
 
 func checkFramer(stream, sizes []byte, limit int) error {
@@ -157,7 +158,7 @@ func checkFramer(stream, sizes []byte, limit int) error {
 }
 
 func TestFramerLongFrames(t *testing.T) {
-	for _, n := range []int{wholeFrameMax - 1, wholeFrameMax, wholeFrameMax + 1, 8 * wholeFrameMax, 8*wholeFrameMax + 1} {
+	for _, n := range []int{eagerFrame - 1, eagerFrame, eagerFrame + 1, 8 * eagerFrame, 8*eagerFrame + 1} {
 		stream := append(frameOf(pattern(n)), frameOf([]byte("next"))...)
 		if err := checkFramer(stream, nil, 1<<30); err != nil {
 			t.Errorf("%d bytes: %v", n, err)

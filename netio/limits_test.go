@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/leatmq/leat/internal/loglimit"
 )
 
 func TestFrameLimits(t *testing.T) {
@@ -78,7 +80,8 @@ func TestMaxConnections(t *testing.T) {
 			s := start(t, d.options(o))
 			ok := []*client{dial(t, d, s), dial(t, d, s)}
 			eventually(t, "two connections", func() bool { return s.Stats().Connections == 2 })
-			for range 3 {
+			const refusals = loglimit.Burst + 3
+			for range refusals {
 				refused := dial(t, driver{name: d.name}, s)
 				if _, err := refused.tryRecv(); err == nil {
 					t.Fatal("answer on a refused connection")
@@ -88,11 +91,11 @@ func TestMaxConnections(t *testing.T) {
 				c.send([]byte("x"))
 				c.recv()
 			}
-			if n := s.Stats().Rejected; n != 3 {
+			if n := s.Stats().Rejected; n != refusals {
 				t.Errorf("%d rejected", n)
 			}
-			if n := strings.Count(log.String(), "connection refused"); n != 1 {
-				t.Errorf("%d lines in the log, want one per interval", n)
+			if n := strings.Count(log.String(), "connection refused"); n != loglimit.Burst {
+				t.Errorf("%d lines in the log, want %d", n, loglimit.Burst)
 			}
 			ok[0].Close()
 			eventually(t, "a place", func() bool { return s.Stats().Connections == 1 })

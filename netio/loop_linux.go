@@ -1,9 +1,11 @@
 package netio
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"sync"
 	"sync/atomic"
 
@@ -45,8 +47,9 @@ type loop struct {
 	touched        *epollConn // list of connections with work to do
 	oldest, newest *epollConn // by last activity
 	halfClosed     map[*epollConn]struct{}
-	starved        map[*epollConn]struct{} // wait for frame memory
-	starving       atomic.Int32            // len(starved); read by those who free memory
+	turnFd         int          // an eventfd in epoll, readable while waiting is not empty
+	waiting        []*epollConn // have more requests in their stash, and go on in the next turn, in this order
+	served         []*epollConn // the previous turn's waiting, kept for its memory
 	draining       bool
 	drainReported  bool
 
@@ -63,8 +66,19 @@ func newLoop(s *epollServer) (*loop, error) {
 	if err != nil {
 		return nil, fmt.Errorf("netio: %w", err)
 	}
+	turnFd, err := unix.Eventfd(0, unix.EFD_NONBLOCK|unix.EFD_CLOEXEC)
+	if err != nil {
+		p.Close()
+		return nil, fmt.Errorf("netio: %w", os.NewSyscallError("eventfd", err))
+	}
+	if err := p.AddRead(attach(turnFd), false); err != nil {
+		unix.Close(turnFd)
+		p.Close()
+		return nil, fmt.Errorf("netio: %w", err)
+	}
 	return &loop{
 		srv:        s,
+		turnFd:     turnFd,
 		poller:     p,
 		acceptors:  map[int]*acceptor{},
 		conns:      map[int]*epollConn{},
@@ -72,7 +86,6 @@ func newLoop(s *epollServer) (*loop, error) {
 		scratch:    make([]byte, loopBuffer),
 		nowMs:      s.o.NowMs(),
 		halfClosed: map[*epollConn]struct{}{},
-		starved:    map[*epollConn]struct{}{},
 	}, nil
 }
 
@@ -106,6 +119,7 @@ func (l *loop) end(reason error) {
 	l.postMu.Lock()
 	l.postMu.ended = true
 	l.postMu.Unlock()
+	unix.Close(l.turnFd)
 	l.poller.Close()
 }
 
@@ -133,6 +147,8 @@ func (l *loop) onEvent(fd int, ev netpoll.IOEvent, _ netpoll.IOFlags) error {
 	if c == nil {
 		if a := l.acceptors[fd]; a != nil {
 			a.accept()
+		} else if fd == l.turnFd {
+			l.turn()
 		}
 		return nil
 	}
@@ -211,6 +227,40 @@ func (l *loop) touch(c *epollConn) {
 	}
 }
 
+// yield puts c at the end of those that go on in the next turn.
+//
+// A turn is an event of an eventfd that is readable as long as anybody waits for one: so the poller looks at all other
+// descriptors between two turns. A task would not do: the poller runs tasks that come meanwhile before it looks again.
+func (l *loop) yield(c *epollConn) {
+	if c.yielded {
+		return
+	}
+	c.yielded = true
+	l.waiting = append(l.waiting, c)
+	if len(l.waiting) == 1 {
+		var one [8]byte
+		binary.NativeEndian.PutUint64(one[:], 1)
+		unix.Write(l.turnFd, one[:])
+	}
+}
+
+// turn gives a slice to each connection that has waited for one.
+func (l *loop) turn() {
+	var count [8]byte
+	unix.Read(l.turnFd, count[:])
+	turn := l.waiting
+	l.waiting = l.served[:0]
+	l.enter()
+	for i, c := range turn {
+		turn[i] = nil
+		c.yielded = false
+		c.slice = requestSlice
+		c.work()
+	}
+	l.served = turn
+	l.exit()
+}
+
 func readyTask(arg any) error {
 	l := arg.(*loop)
 	l.enter()
@@ -261,33 +311,6 @@ func drainTask(arg any) error {
 	return nil
 }
 
-// feedTask gives connections that waited for frame memory another try.
-func feedTask(arg any) error {
-	l := arg.(*loop)
-	if len(l.starved) == 0 {
-		return nil
-	}
-	l.enter()
-	hungry := l.starved
-	l.starved = map[*epollConn]struct{}{}
-	l.starving.Store(0)
-	for c := range hungry {
-		c.work()
-	}
-	l.exit()
-	return nil
-}
-
-func (l *loop) starve(c *epollConn) {
-	l.starved[c] = struct{}{}
-	l.starving.Store(int32(len(l.starved)))
-}
-
-func (l *loop) unstarve(c *epollConn) {
-	delete(l.starved, c)
-	l.starving.Store(int32(len(l.starved)))
-}
-
 func tickTask(arg any) error {
 	l := arg.(*loop)
 	l.nowMs = l.srv.o.NowMs()
@@ -299,7 +322,7 @@ func tickTask(arg any) error {
 		}
 	}
 	l.exit()
-	return feedTask(l)
+	return nil
 }
 
 // closeIdle walks from the least recently active connection to the first that may stay. A connection whose oldest request is

@@ -4,9 +4,9 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"log/slog"
 	"net"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -29,7 +29,6 @@ type netServer struct {
 	stop      chan struct{}  // closed when Shutdown begins
 	done      chan struct{}  // closed when Shutdown is finished
 	failed    chan error     // a listener cannot go on
-	starving  atomic.Int32   // connections that wait for frame memory
 }
 
 func listenNet(o Options) (Server, error) {
@@ -43,7 +42,7 @@ func listenNet(o Options) (Server, error) {
 		done:      make(chan struct{}),
 	}
 	s.failed = make(chan error, len(s.listeners))
-	s.base.init(o, s.framesFreed)
+	s.base.init(o)
 	s.mu.conns = map[*netConn]struct{}{}
 	for _, l := range s.listeners {
 		s.addrs = append(s.addrs, l.Addr())
@@ -102,7 +101,7 @@ func (s *netServer) acceptFrom(l net.Listener) {
 			return
 		}
 		s.acceptPauses.Add(1)
-		s.log.Warn("accepting pauses", "err", err, "connections", s.connections.Load())
+		s.lines.Log(slog.LevelWarn, "accepting pauses", "err", err, "connections", s.connections.Load())
 		select {
 		case <-time.After(acceptPause):
 		case <-s.stop:
@@ -166,19 +165,10 @@ func (s *netServer) snapshot() []*netConn {
 
 // tick closes what is idle or half-closed for too long.
 func (s *netServer) tick() {
+	s.watch()
 	now := s.o.NowMs()
 	for _, c := range s.snapshot() {
 		c.tick(now)
-	}
-}
-
-// framesFreed runs when the memory of request frames is within its limit again.
-func (s *netServer) framesFreed() {
-	if s.starving.Load() == 0 {
-		return
-	}
-	for _, c := range s.snapshot() {
-		c.wake()
 	}
 }
 
@@ -213,6 +203,7 @@ func (s *netServer) Shutdown(ctx context.Context) error {
 		s.closeConns()
 		<-finished
 	}
+	s.lines.Close()
 	close(s.done)
 	return err
 }

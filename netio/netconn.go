@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"io"
 	"net"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -38,6 +39,7 @@ type netConn struct {
 		inputEnded   error // why nothing more is read; nil while it may be
 		halfClosedMs int64 // when that was
 		countedMuted bool
+		memoryFreed  bool // since the reader began to wait for memory
 		gone         bool // cleaned up: responses are released by who completes them
 	}
 	mayGo   sync.Cond // reader: reading may be allowed again, or the end; on mu
@@ -47,7 +49,7 @@ type netConn struct {
 
 func newNetConn(s *netServer, nc net.Conn) *netConn {
 	c := &netConn{server: s, nc: nc}
-	c.connBase.init(&s.base, addrPortOf(nc.RemoteAddr()), addrPortOf(nc.LocalAddr()))
+	c.connBase.init(&s.base, c, addrPortOf(nc.RemoteAddr()), addrPortOf(nc.LocalAddr()))
 	c.mayGo.L = &c.mu
 	c.hasWork.L = &c.mu
 	c.lastActiveMs.Store(s.o.NowMs())
@@ -73,6 +75,13 @@ func (c *netConn) Unmute() {
 // wake makes the reader look again whether it may read.
 func (c *netConn) wake() {
 	c.mu.Lock()
+	c.mayGo.Signal()
+	c.mu.Unlock()
+}
+
+func (c *netConn) memoryFreed() {
+	c.mu.Lock()
+	c.mu.memoryFreed = true
 	c.mayGo.Signal()
 	c.mu.Unlock()
 }
@@ -152,7 +161,8 @@ func (c *netConn) run() {
 	if err := c.read(); err != nil {
 		c.fail(err)
 	}
-	c.framer.release()
+	c.framer.release(&c.budget)
+	c.note(&c.framer, 0)
 	c.exit()
 }
 
@@ -173,7 +183,10 @@ func (c *netConn) handshake() error {
 // read delivers frames until the input ends (nil) or the connection must be closed (why).
 func (c *netConn) read() error {
 	r := bufio.NewReaderSize(c.nc, netReadBuffer)
-	for c.waitMayRead() {
+	for n := 1; c.waitMayRead(); n++ {
+		if n%requestSlice == 0 {
+			runtime.Gosched() // a flood of what is answered at once leaves the processor to others
+		}
 		// Limits may be reached while this connection waits for its peer, so look again when there is a header.
 		if _, err := r.Peek(frameHeaderSize); err != nil {
 			return c.readFailed(err, r.Buffered() > 0)
@@ -213,11 +226,12 @@ func (c *netConn) readFailed(err error, midFrame bool) error {
 
 // readFrame reads until a frame is complete.
 func (c *netConn) readFrame(r *bufio.Reader) (*Frame, error) {
-	for {
+	for c.waitForMemory() {
 		n, err := r.Read(c.framer.space())
 		if n > 0 {
 			c.active(&c.srv.bytesIn, n)
-			frame, frameErr := c.framer.advance(n, c.frameLimit(), &c.srv.frames)
+			frame, frameErr := c.framer.advance(n, c.frameLimit(), &c.budget)
+			c.note(&c.framer, c.lastActiveMs.Load())
 			if frame != nil || frameErr != nil {
 				return frame, frameErr
 			}
@@ -226,6 +240,26 @@ func (c *netConn) readFrame(r *bufio.Reader) (*Frame, error) {
 			return nil, err
 		}
 	}
+	return nil, ErrServerClosed // or whatever ended it: the reason is there
+}
+
+// waitForMemory waits until the framer has space; false: the connection has ended.
+func (c *netConn) waitForMemory() bool {
+	for c.framer.hungry() && !c.framer.feed(&c.budget) {
+		c.mu.Lock()
+		for !c.endedLocked() && !c.mu.memoryFreed {
+			c.countMutedLocked(true)
+			c.mayGo.Wait()
+		}
+		c.mu.memoryFreed = false
+		c.countMutedLocked(false)
+		ended := c.endedLocked()
+		c.mu.Unlock()
+		if ended {
+			return false
+		}
+	}
+	return true
 }
 
 func (c *netConn) deliver(f *Frame) error {
@@ -252,29 +286,15 @@ func (c *netConn) waitMayRead() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for !c.endedLocked() {
-		limited := c.mutes.Load() > 0 || !c.mu.pipe.room(&c.srv.o)
-		if !limited && !c.srv.frames.full() {
+		if c.mutes.Load() == 0 && c.mu.pipe.room(&c.srv.o) {
 			c.countMutedLocked(false)
 			return true
 		}
 		c.countMutedLocked(true)
-		if limited {
-			c.mayGo.Wait()
-		} else {
-			c.starveLocked()
-		}
+		c.mayGo.Wait()
 	}
 	c.countMutedLocked(false)
 	return false
-}
-
-// starveLocked waits for frame memory. Who frees it looks at starving afterwards, so one of us sees the other.
-func (c *netConn) starveLocked() {
-	c.server.starving.Add(1)
-	if c.srv.frames.full() {
-		c.mayGo.Wait()
-	}
-	c.server.starving.Add(-1)
 }
 
 func (c *netConn) countMutedLocked(muted bool) {
@@ -282,6 +302,7 @@ func (c *netConn) countMutedLocked(muted bool) {
 		return
 	}
 	c.mu.countedMuted = muted
+	c.pause(muted)
 	if muted {
 		c.srv.muted.Add(1)
 	} else {

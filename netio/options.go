@@ -59,9 +59,10 @@ type Options struct {
 	MaxInFlight             int   // unanswered requests per connection; 64
 	InFlightBytesLimit      int   // bytes of unanswered requests per connection; 16 MiB. One request may exceed it
 	QueuedBytesLimit        int   // bytes in memory of unsent answers per connection; 1 MiB. One answer may exceed it
-	FrameBytesLimit         int64 // memory of all request frames; max(512 MiB, 2 x MaxFrame)
+	FrameBytesLimit         int64 // memory of all request frames but 64 KiB per connection; max(512 MiB, 2 x MaxFrame). It limits MaxFrame
 
 	IdleTimeout      time.Duration // no byte in either direction, no call with the handler; 10 min. Negative: never
+	FrameTimeout     time.Duration // in which 64 KiB of an unfinished frame must arrive, or its end; 30 s. Negative: never
 	HalfCloseTimeout time.Duration // how long answers are awaited for a peer that stopped sending; 10 s
 	HandshakeTimeout time.Duration // TLS; 10 s
 	SendBufferBytes  int           // SO_SNDBUF; the system's
@@ -79,6 +80,7 @@ const (
 	defaultQueuedBytesLimit   = 1 << 20
 	defaultFrameBytesLimit    = 512 << 20
 	defaultIdleTimeout        = 10 * time.Minute
+	defaultFrameTimeout       = 30 * time.Second
 	defaultHalfCloseTimeout   = 10 * time.Second
 	defaultHandshakeTimeout   = 10 * time.Second
 )
@@ -111,6 +113,7 @@ func (o *Options) setDefaults() {
 	orDefault(&o.QueuedBytesLimit, defaultQueuedBytesLimit)
 	orDefault(&o.FrameBytesLimit, max(defaultFrameBytesLimit, 2*int64(o.MaxFrame)))
 	orDefault(&o.IdleTimeout, defaultIdleTimeout)
+	orDefault(&o.FrameTimeout, defaultFrameTimeout)
 	orDefault(&o.HalfCloseTimeout, defaultHalfCloseTimeout)
 	orDefault(&o.HandshakeTimeout, defaultHandshakeTimeout)
 }

@@ -1,5 +1,8 @@
 package netio
 
+// requestSlice is how many requests of one connection are delivered before others get their turn.
+const requestSlice = 32
+
 // pipeline is the unanswered requests of one connection, oldest first. It is not locked: its owner is the event loop of the
 // connection (epoll) or the connection's mutex (net).
 //
