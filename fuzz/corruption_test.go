@@ -500,9 +500,9 @@ func (c *outcome) judgeDamage(d *damage, lost []string) error {
 	return nil
 }
 
-// onlyZerosLeft: after an unclean stop, what was not known to be on stable storage became zeros, or was cut: like space that was never written.
+// onlyZerosLeft: after an unclean stop, what was not known to be on stable storage became zeros, was cut or is gone: like what was never written.
 func (c *outcome) onlyZerosLeft(d *damage) bool {
-	if c.s.clean || d.what != "cut" && d.what != "zeros" {
+	if c.s.clean || !slices.Contains([]string{"cut", "zeros", "a page of zeros", "missing"}, d.what) {
 		return false
 	}
 	for topic, served := range c.served {

@@ -8,6 +8,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"strconv"
 	"strings"
@@ -58,6 +59,9 @@ func TestDiskFull(t *testing.T) {
 			begin := time.Now()
 			for n := range rounds(kind) {
 				f.round(n)
+				if n%10 == 9 {
+					t.Logf("%d rounds in %v", n+1, time.Since(begin).Round(time.Second))
+				}
 			}
 			f.finish()
 			t.Logf("%d rounds in %v: %d records acknowledged, %d found on disk and compared, %d restarts on a full disk; producing resumed after %v at most",
@@ -79,13 +83,24 @@ type filled struct {
 
 	gate   sync.RWMutex // held for writing, the producers send nothing new
 	acked  atomic.Int64 // records
-	ledger [partitions]struct {
-		sync.Mutex
-		at map[int64]uint64 // offset to value
-	}
+	ledger [partitions]ledger
 
 	compared, restarts int
 	slowest            time.Duration
+}
+
+// ledger is what was acknowledged of a partition.
+type ledger struct {
+	sync.Mutex
+	at map[int64]uint64 // offset to value
+}
+
+// from forgets what was deleted, below start, and returns the rest.
+func (l *ledger) from(start int64) map[int64]uint64 {
+	l.Lock()
+	defer l.Unlock()
+	maps.DeleteFunc(l.at, func(offset int64, _ uint64) bool { return offset < start })
+	return maps.Clone(l.at)
 }
 
 func newFilled(t *testing.T, d *disk) *filled {
@@ -285,13 +300,9 @@ func (f *filled) lookAround(n int) {
 func (f *filled) compare() {
 	f.t.Helper()
 	for p := range int32(partitions) {
-		f.ledger[p].Lock()
-		at := make(map[int64]uint64, len(f.ledger[p].at))
-		for o, id := range f.ledger[p].at {
-			at[o] = id
-		}
-		f.ledger[p].Unlock()
-		start, end := f.offset(p, -2), f.offset(p, -1)
+		start := f.offset(p, -2)
+		at := f.ledger[p].from(start)
+		end := f.offset(p, -1)
 		seen := map[uint64]int64{}
 		c := f.client(kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: {p: kgo.NewOffset().At(start)}}), kgo.FetchMaxWait(100*time.Millisecond))
 		ctx, cancel := context.WithTimeout(context.Background(), limit)
