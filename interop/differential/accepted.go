@@ -146,4 +146,10 @@ var Accepted = []Acceptance{
 		Reason: "Kafka has no default for it; a broker without settings must have one",
 		Script: `DescribeConfigs/broker-keys`, Path: `Resources\[1\]\.Configs\[node\.id\]\.ConfigSynonyms.*`,
 	},
+	{
+		ID:     "D-18",
+		What:   "DescribeProducers describes a partition that is named twice once, and leaves out a topic without partitions",
+		Reason: "a short request must not have an answer of gigabytes",
+		Script: `DescribeProducers/all`, Step: `(twice|no partitions).*`, Path: `Topics.*`,
+	},
 }
