@@ -101,7 +101,7 @@ type loader struct {
 	// promised is how far the data is known to have been on stable storage: the recovery point, or the high watermark that was checkpointed, which passes
 	// only what is flushed. What is not valid below it is damage; above it, the torn tail of an unclean stop.
 	promised     int64
-	mark         *mark // of this log, if it can be used; recoveryPoint is then its offset
+	mark         *mark // of this log, if it can be used; recoveryPoint is then at least its offset
 	checkpointed int64 // the recovery point of the checkpoint file
 	snapshots    []int64
 	opened       bool    // by the mark: nothing is open but what was scanned is known

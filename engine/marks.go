@@ -297,15 +297,14 @@ func (r *loader) restoreMarked(start, end int64) error {
 	return nil
 }
 
-// useMark takes the log's mark into account if it is about this very log: what it says is durable need not be scanned, and is promised.
+// useMark takes the log's mark into account if it is about this very log: what it says is durable need not be scanned, and is promised. It is used also when
+// the recovery point is ahead of it, as it is for a moment at every checkpoint: it stays true, and it remembers more of each producer than a snapshot
+// does, without which a batch that is sent again would be refused instead of recognised.
 func (r *loader) useMark(m *mark) {
 	if m == nil || m.topicID != r.l.id {
 		return
 	}
 	r.promised = max(r.promised, m.offset())
 	r.l.marks.current, r.l.marks.written = m, m.offset()
-	if r.recoveryPoint > m.offset() {
-		return // the file is older than the checkpoint: it could not be written
-	}
-	r.mark, r.checkpointed, r.recoveryPoint = m, r.recoveryPoint, m.offset()
+	r.mark, r.checkpointed, r.recoveryPoint = m, r.recoveryPoint, max(r.recoveryPoint, m.offset())
 }

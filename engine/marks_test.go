@@ -262,3 +262,51 @@ func FuzzLogState(f *testing.F) {
 		}
 	})
 }
+
+// B-E2: the recovery point may be ahead of the log's mark when the process dies, with a roll between them. What a producer sends again is known all the
+// same: a producer snapshot remembers one batch of the five, the mark all.
+func TestProducerWindowBehindRecoveryPoint(t *testing.T) {
+	for _, roll := range []bool{false, true} {
+		mem := vfs.NewMem(1)
+		f := newFixture(t, mem)
+		f.tweak = func(o *Options) { o.CheckpointStepBytes = 1 }
+		f.open()
+		l := f.log("t", nil)
+		send := func(from, to int) {
+			for i := from; i < to; i++ {
+				f.mustAppend(l, idempotentBatch(7, 0, int32(i)*2, 2))
+			}
+			if err := watch(l).await(int64(to) * 2); err != nil {
+				t.Fatal(err)
+			}
+		}
+		send(0, 3)
+		f.e.Tick(f.clock.advance(2_000)) // notes the state
+		send(3, 8)
+		if roll {
+			l.mu.Lock()
+			err := l.rollLocked(l.cfg.Load(), l.EndOffset(), f.clock.Now())
+			l.mu.Unlock()
+			if err != nil {
+				t.Fatal(err)
+			}
+			f.settle()
+		}
+		f.e.checkpoint() // and the process ends before the next note
+		if rp := l.promise.recoveryPoint.Load(); rp != 16 {
+			t.Fatalf("recovery point %d", rp)
+		}
+		f.fs = mem.Crash(vfs.KeepAll)
+		f.kill()
+		f.open()
+		l = f.e.Log(l.TP())
+		for i := 3; i < 8; i++ {
+			if a := appendBatch(l, idempotentBatch(7, 0, int32(i)*2, 2)); a.Err != nil || !a.Duplicate || a.BaseOffset != int64(i)*2 {
+				t.Errorf("roll %v: batch %d again: %v, duplicate %v, offset %d", roll, i, a.Err, a.Duplicate, a.BaseOffset)
+			}
+		}
+		if a := f.mustAppend(l, idempotentBatch(7, 0, 16, 1)); a.BaseOffset != 16 || a.Duplicate {
+			t.Errorf("the next batch: %+v", a)
+		}
+	}
+}

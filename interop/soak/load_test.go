@@ -152,7 +152,8 @@ func (r *run) read(ctx context.Context, cl *kgo.Client) {
 // isConnection: the broker was killed meanwhile, which is no answer.
 func isConnection(err error) bool {
 	var op interface{ Timeout() bool } // net.Error
-	return errors.As(err, &op) || errors.Is(err, kgo.ErrClientClosed) || errors.Is(err, context.DeadlineExceeded)
+	var first *kgo.ErrFirstReadEOF     // killed between the connection and the first answer
+	return errors.As(err, &op) || errors.As(err, &first) || errors.Is(err, kgo.ErrClientClosed) || errors.Is(err, context.DeadlineExceeded)
 }
 
 // watchEnds asks for the ends of the partitions.
