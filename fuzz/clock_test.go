@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -22,7 +23,7 @@ const (
 type oneLog struct {
 	t     testing.TB
 	fsys  *vfs.Mem
-	nowMs int64
+	now   atomic.Int64 // ms; the engine's and the disk's goroutines read it, too
 	topic map[string]string
 	e     *engine.Engine
 	l     *engine.Log
@@ -52,8 +53,8 @@ func (o *oneLog) tryOpen() error {
 	if err != nil {
 		return err
 	}
-	o.fsys.SetNow(func() time.Time { return time.UnixMilli(o.nowMs) })
-	o.e, err = engine.Open(engine.Options{FS: o.fsys, Dirs: []string{"/data"}, NodeID: 1, Defaults: defaults, Workers: 1, Now: func() int64 { return o.nowMs }})
+	o.fsys.SetNow(func() time.Time { return time.UnixMilli(o.now.Load()) })
+	o.e, err = engine.Open(engine.Options{FS: o.fsys, Dirs: []string{"/data"}, NodeID: 1, Defaults: defaults, Workers: 1, Now: o.now.Load})
 	if err != nil {
 		return err
 	}
@@ -109,7 +110,7 @@ func (o *oneLog) enqueue(batch []byte) int64 {
 func (o *oneLog) appendValue(value string) {
 	o.t.Helper()
 	b := record.NewBuilder(record.Options{})
-	b.Append(o.nowMs, nil, []byte(value), nil)
+	b.Append(o.now.Load(), nil, []byte(value), nil)
 	o.append(b.Bytes())
 }
 
@@ -149,35 +150,34 @@ func TestClockJumps(t *testing.T) {
 	for _, restart := range []bool{false, true} {
 		for _, jumps := range [][]int64{{dayMs, -dayMs}, {-dayMs, dayMs}, {dayMs, dayMs, -dayMs}, {-dayMs, -dayMs, dayMs}} {
 			t.Run(fmt.Sprint(restart, jumps), func(t *testing.T) {
-				o := &oneLog{t: t, fsys: vfs.NewMem(1), nowMs: sampleEpochMs, topic: map[string]string{
+				o := &oneLog{t: t, fsys: vfs.NewMem(1), topic: map[string]string{
 					"segment.ms": "60000", "retention.ms": fmt.Sprint(4 * dayMs), "message.timestamp.after.max.ms": "9223372036854775807", "file.delete.delay.ms": "0",
 				}}
+				o.now.Store(sampleEpochMs)
 				o.open()
 				n := 0
 				write := func() {
 					for range 5 {
 						o.appendValue(fmt.Sprint("value ", n))
 						n++
-						o.nowMs += 30_000
-						o.e.Tick(o.nowMs)
+						o.e.Tick(o.now.Add(30_000))
 					}
 				}
 				write()
-				latest := o.nowMs
+				latest := o.now.Load()
 				for _, jump := range jumps {
 					if restart {
 						o.close()
-						o.nowMs += jump
+						o.now.Add(jump)
 						o.open()
 					} else {
-						o.nowMs += jump
+						o.now.Add(jump)
 					}
-					o.e.Tick(o.nowMs)
+					o.e.Tick(o.now.Load())
 					write()
-					latest = max(latest, o.nowMs)
+					latest = max(latest, o.now.Load())
 				}
-				o.nowMs += 61_000
-				o.e.Tick(o.nowMs) // a checkpoint is due
+				o.e.Tick(o.now.Add(61_000)) // a checkpoint is due
 				if got := o.l.StartOffset(); got != 0 {
 					t.Fatalf("records below %d are deleted early", got)
 				}
@@ -193,8 +193,9 @@ func TestClockJumps(t *testing.T) {
 					t.Errorf("no checkpoint after the jumps: %q, %v; the log ends at %d", marks, err, n)
 				}
 				// The longest that anything may be kept: from the largest time the clock ever showed.
-				for o.nowMs = latest + 4*dayMs + hourMs; o.nowMs < latest+4*dayMs+2*hourMs; o.nowMs += 10 * 60_000 {
-					o.e.Tick(o.nowMs)
+				for late := hourMs; late < 2*hourMs; late += 10 * 60_000 {
+					o.now.Store(latest + 4*dayMs + late)
+					o.e.Tick(latest + 4*dayMs + late)
 				}
 				if got := o.l.StartOffset(); got != int64(n) {
 					t.Errorf("the log begins at %d and not at %d: records are kept for ever", got, n)

@@ -240,13 +240,15 @@ func makeSample(t testing.TB, clean bool) *sample {
 			t.Fatal(err)
 		}
 	}
-	s := &sample{nowMs: sampleEpochMs, topics: map[string][]sampleBatch{}, clean: clean, promised: map[string]int64{}}
+	s := &sample{topics: map[string][]sampleBatch{}, clean: clean, promised: map[string]int64{}}
+	var clock atomic.Int64 // of the disk, too, which the broker's goroutines use
+	clock.Store(sampleEpochMs)
 	disk := vfs.NewMem(7)
-	disk.SetNow(func() time.Time { return time.UnixMilli(s.nowMs) })
+	disk.SetNow(func() time.Time { return time.UnixMilli(clock.Load()) })
 	topics := []string{"plain", "zip", "once"}
 	seq := map[string]int32{}
 	for session := range 2 {
-		n, err := startSample(disk, s.nowMs, "replica.high.watermark.checkpoint.interval.ms=86400000")
+		n, err := startSample(disk, clock.Load(), "replica.high.watermark.checkpoint.interval.ms=86400000")
 		must(err)
 		if session == 0 {
 			for _, topic := range topics {
@@ -266,17 +268,16 @@ func makeSample(t testing.TB, clean bool) *sample {
 					b := record.NewBuilder(o)
 					for r := range 2 + (i+k)%3 {
 						value := fmt.Sprintf("%s/%d/%d/%d/%d ", topic, session, round, i, r)
-						b.Append(s.nowMs+int64(r), []byte("key"), []byte(strings.Repeat(value, 4+i)), nil)
+						b.Append(clock.Load()+int64(r), []byte("key"), []byte(strings.Repeat(value, 4+i)), nil)
 						seq[fmt.Sprint(topic, i%2)]++
 					}
 					_, code, err := n.produce(topic, b.Bytes())
 					must(err)
 					must(codeError(int16(code)))
 				}
-				s.nowMs += 1000
+				clock.Add(1000)
 			}
-			s.nowMs += 120_000 // the next append rolls
-			n.now.Store(s.nowMs)
+			n.now.Store(clock.Add(120_000)) // the next append rolls
 		}
 		s.topics = map[string][]sampleBatch{}
 		for _, topic := range topics {
@@ -300,6 +301,7 @@ func makeSample(t testing.TB, clean bool) *sample {
 			_ = n.close()
 		}
 	}
+	s.nowMs = clock.Load()
 	s.content = map[string][]byte{}
 	s.load(t, sampleDir)
 	s.place(t)

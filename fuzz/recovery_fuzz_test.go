@@ -24,7 +24,8 @@ func FuzzLogRecovery(f *testing.F) {
 			return
 		}
 		disk := vfs.NewMem(seed)
-		o := &oneLog{t: t, fsys: disk, nowMs: sampleEpochMs, topic: map[string]string{"write.caching": "true", "flush.ms": "86400000", "segment.ms": "5000"}}
+		o := &oneLog{t: t, fsys: disk, topic: map[string]string{"write.caching": "true", "flush.ms": "86400000", "segment.ms": "5000"}}
+		o.now.Store(sampleEpochMs)
 		o.open()
 		for i, size := range sizes {
 			if size == 0 {
@@ -73,8 +74,8 @@ func FuzzLogRecovery(f *testing.F) {
 func (o *oneLog) appendCached(i, size int) {
 	o.t.Helper()
 	b := record.NewBuilder(record.Options{})
-	b.Append(o.nowMs, nil, bytes.Repeat([]byte{byte(i)}, size*5), nil)
-	o.nowMs += 1000
+	b.Append(o.now.Load(), nil, bytes.Repeat([]byte{byte(i)}, size*5), nil)
+	o.now.Add(1000)
 	o.enqueue(b.Bytes())
 }
 
