@@ -156,9 +156,9 @@ func (f *flusher) flush(logs []*Log) {
 		f.tasks[i] = syncTask{}
 	}
 	f.tasks = f.tasks[:0]
-	var notBegun *syncNotBegun
+	notBegun := isNotBegun(err)
 	switch {
-	case errors.As(err, &notBegun):
+	case notBegun:
 		f.d.e.log.Warn("a flush round waits for a free descriptor", "dir", f.d.path, "err", err)
 	case err != nil:
 		// R18, B-A1: what the kernel could not write it may have dropped. Asking again would be answered with a lie.
@@ -169,7 +169,7 @@ func (f *flusher) flush(logs []*Log) {
 		switch {
 		case err == nil:
 			r.log.raiseFlushed(r.target, r.gen)
-		case notBegun != nil:
+		case notBegun:
 			f.addLater(r.log)
 		}
 		f.round[i] = roundLog{}
@@ -182,6 +182,15 @@ type syncNotBegun struct{ err error }
 
 func (e *syncNotBegun) Error() string { return e.err.Error() }
 func (e *syncNotBegun) Unwrap() error { return e.err }
+
+// isNotBegun costs nothing without an error: a round allocates nothing.
+func isNotBegun(err error) bool {
+	if err == nil {
+		return false
+	}
+	var e *syncNotBegun
+	return errors.As(err, &e)
+}
 
 func mayNotHaveBegun(err error) error {
 	if isDescriptors(err) {
@@ -277,8 +286,7 @@ func (f *flusher) syncEach() error {
 	f.syncers.pending.Wait()
 	var worst error
 	for i := range f.tasks {
-		var notBegun *syncNotBegun
-		if err := f.tasks[i].err; err != nil && (worst == nil || !errors.As(err, &notBegun)) {
+		if err := f.tasks[i].err; err != nil && (worst == nil || !isNotBegun(err)) {
 			worst = err
 		}
 	}
