@@ -48,6 +48,7 @@ type loop struct {
 	oldest, newest *epollConn // by last activity
 	halfClosed     map[*epollConn]struct{}
 	turnFd         int          // an eventfd in epoll, readable while waiting is not empty
+	wakeFd         int          // an eventfd in epoll, edge-triggered: each write is an event, and nobody needs to read it
 	waiting        []*epollConn // have more requests in their stash, and go on in the next turn, in this order
 	served         []*epollConn // the previous turn's waiting, kept for its memory
 	draining       bool
@@ -66,12 +67,13 @@ func newLoop(s *epollServer) (*loop, error) {
 	if err != nil {
 		return nil, fmt.Errorf("netio: %w", err)
 	}
-	turnFd, err := unix.Eventfd(0, unix.EFD_NONBLOCK|unix.EFD_CLOEXEC)
+	turnFd, err := watchedEventfd(p, false)
 	if err != nil {
 		p.Close()
-		return nil, fmt.Errorf("netio: %w", os.NewSyscallError("eventfd", err))
+		return nil, fmt.Errorf("netio: %w", err)
 	}
-	if err := p.AddRead(attach(turnFd), false); err != nil {
+	wakeFd, err := watchedEventfd(p, true)
+	if err != nil {
 		unix.Close(turnFd)
 		p.Close()
 		return nil, fmt.Errorf("netio: %w", err)
@@ -79,6 +81,7 @@ func newLoop(s *epollServer) (*loop, error) {
 	return &loop{
 		srv:        s,
 		turnFd:     turnFd,
+		wakeFd:     wakeFd,
 		poller:     p,
 		acceptors:  map[int]*acceptor{},
 		conns:      map[int]*epollConn{},
@@ -87,6 +90,18 @@ func newLoop(s *epollServer) (*loop, error) {
 		nowMs:      s.o.NowMs(),
 		halfClosed: map[*epollConn]struct{}{},
 	}, nil
+}
+
+func watchedEventfd(p *netpoll.Poller, edgeTriggered bool) (int, error) {
+	fd, err := unix.Eventfd(0, unix.EFD_NONBLOCK|unix.EFD_CLOEXEC)
+	if err != nil {
+		return -1, os.NewSyscallError("eventfd", err)
+	}
+	if err := p.AddRead(attach(fd), edgeTriggered); err != nil {
+		unix.Close(fd)
+		return -1, err
+	}
+	return fd, nil
 }
 
 func attach(fd int) *netpoll.PollAttachment { return &netpoll.PollAttachment{FD: fd} }
@@ -120,6 +135,7 @@ func (l *loop) end(reason error) {
 	l.postMu.ended = true
 	l.postMu.Unlock()
 	unix.Close(l.turnFd)
+	unix.Close(l.wakeFd)
 	l.poller.Close()
 }
 
@@ -140,15 +156,31 @@ func (l *loop) post(fn func(any) error, arg any) bool {
 	return l.poller.Trigger(0, fn, arg) == nil // 0: gnet's high priority, which keeps the order
 }
 
+// one is what is written to an eventfd. Its counter lasts for 1<<64 - 2 of them.
+var one = binary.NativeEndian.AppendUint64(nil, 1)
+
+// wake makes the loop handle what was completed. Unlike a task of the poller it allocates nothing.
+func (l *loop) wake() {
+	l.postMu.RLock()
+	defer l.postMu.RUnlock()
+	if !l.postMu.ended {
+		unix.Write(l.wakeFd, one)
+	}
+}
+
 // onEvent is the poller's callback. The descriptor may have been closed, and even reused, earlier in the same batch of
 // events; then reading it says EAGAIN and nothing happens.
 func (l *loop) onEvent(fd int, ev netpoll.IOEvent, _ netpoll.IOFlags) error {
 	c := l.conns[fd]
 	if c == nil {
-		if a := l.acceptors[fd]; a != nil {
-			a.accept()
-		} else if fd == l.turnFd {
+		switch a := l.acceptors[fd]; {
+		case fd == l.wakeFd:
+			l.enter()
+			l.exit()
+		case fd == l.turnFd:
 			l.turn()
+		case a != nil:
+			a.accept()
 		}
 		return nil
 	}
@@ -175,7 +207,7 @@ func (l *loop) push(c *Call) {
 		c.ready = top
 		if l.ready.CompareAndSwap(top, c) {
 			if top == nil {
-				l.post(readyTask, l)
+				l.wake()
 			}
 			return
 		}
@@ -238,9 +270,7 @@ func (l *loop) yield(c *epollConn) {
 	c.yielded = true
 	l.waiting = append(l.waiting, c)
 	if len(l.waiting) == 1 {
-		var one [8]byte
-		binary.NativeEndian.PutUint64(one[:], 1)
-		unix.Write(l.turnFd, one[:])
+		unix.Write(l.turnFd, one)
 	}
 }
 
@@ -259,13 +289,6 @@ func (l *loop) turn() {
 	}
 	l.served = turn
 	l.exit()
-}
-
-func readyTask(arg any) error {
-	l := arg.(*loop)
-	l.enter()
-	l.exit()
-	return nil
 }
 
 // workTask looks at one connection whose state was changed from outside (Unmute, Close).

@@ -244,3 +244,40 @@ func TestPollerDoesNotPrint(t *testing.T) {
 		t.Errorf("printed %q", b)
 	}
 }
+
+// A request that another goroutine answers, from the socket and back, allocates nothing in the steady state: neither the frame, nor the call, nor waking
+// the loop.
+func TestRequestAnsweredElsewhereAllocatesNothing(t *testing.T) {
+	if invariant.Enabled {
+		t.Log("with invariants on nothing is reused")
+		return
+	}
+	calls := make(chan *Call, 1)
+	h := newTestHandler(func(c *Call) { calls <- c })
+	s := start(t, Options{Handler: h, Driver: "epoll", Loops: 1})
+	t.Cleanup(func() { close(calls) })
+	go func() {
+		for c := range calls {
+			parts, _ := c.User.([]Part)
+			if parts == nil {
+				parts = make([]Part, 1)
+				c.User = parts
+			}
+			parts[0] = Part{B: rawRequest}
+			c.Complete(Response{Parts: parts})
+		}
+	}()
+	fd := rawDial(t, s.Addr().(*net.TCPAddr).Port)
+	defer unix.Close(fd)
+	ask := func() {
+		if err := rawEcho(fd); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 100 {
+		ask()
+	}
+	if n := testing.AllocsPerRun(500, ask); n > 0 {
+		t.Errorf("%v allocations per request", n)
+	}
+}

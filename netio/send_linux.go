@@ -220,8 +220,10 @@ func (c *epollConn) sendRange(budget int) (int, error) {
 		switch {
 		case err == unix.EINTR:
 			continue
+		case n > 0 && n < left:
+			return n, unix.EAGAIN // the socket is full; another try would only fill and empty the kernel's pipe
 		case n > 0:
-			return n, nil // EAGAIN, if it is that, comes with the next try
+			return n, nil
 		case err == unix.EINVAL || err == unix.ENOSYS: // a file system without splice
 			return c.copyRange(file, off, min(left, len(c.loop.scratch)))
 		case err != nil:
