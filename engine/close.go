@@ -119,7 +119,7 @@ func (l *Log) finish(ctx context.Context) error {
 	}
 	l.retrySealing()
 	end := l.logEnd.Load()
-	if l.flushed.Load() != end {
+	if l.flushed.Load() != end || !l.entries.durable() {
 		return &StorageError{Path: l.path, Op: "close", Err: errors.New("not everything was flushed")}
 	}
 	if l.appendedBytes.Load() == 0 && l.markedAt(end) && l.claimable() == end {

@@ -67,6 +67,8 @@
 //	a new log             directory, topic id, first segment and their entries: before Create returns
 //	a batch               when FlushedOffset passes it. The flush round has then synced every segment from the old flushed offset on, and
 //	                      the partition directory if a segment was added: a batch is never promised before the file it is in can be found
+//	a new segment's       with the flush round of its first batch, before a mark is about it, before a clean stop is marked: a process that starts
+//	entry                 takes the entries it finds for durable when one of the two says so, and else syncs the directory (entries.go)
 //	log start             before the files below it go (retention), before DeleteRecords answers
 //	high watermark        at checkpoints and at close; a start clamps it into the log
 //	leader epochs,        before the recovery point passes them. A recovery finds the newer ones in the batches

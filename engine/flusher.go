@@ -44,9 +44,10 @@ type flusher struct {
 
 // roundLog is a log as a round found it.
 type roundLog struct {
-	log    *Log
-	target int64
-	gen    uint64
+	log     *Log
+	target  int64
+	gen     uint64
+	entries int64 // of the directory
 }
 
 // syncTask is one file or directory to sync.
@@ -168,6 +169,7 @@ func (f *flusher) flush(logs []*Log) {
 		r := &f.round[i]
 		switch {
 		case err == nil:
+			r.log.entries.syncedTo(r.entries)
 			r.log.raiseFlushed(r.target, r.gen)
 		case notBegun:
 			f.addLater(r.log)
@@ -201,7 +203,6 @@ func mayNotHaveBegun(err error) error {
 
 // addLater puts a log of a round that could not begin into a later one. What of the round was synced is synced again.
 func (f *flusher) addLater(l *Log) {
-	l.dirtyDir.Store(true) // perhaps it was not: one sync more
 	time.AfterFunc(flushAgainDelay, func() { f.add(l) })
 }
 
@@ -209,20 +210,24 @@ func (f *flusher) addLater(l *Log) {
 const flushAgainDelay = 100 * time.Millisecond
 
 // collect notes what the round has to sync: every segment with bytes between the flushed offset and the target, also those sealed meanwhile,
-// and directories with new entries.
+// and directories with new entries, also those of a log that has nothing else to sync.
 func (f *flusher) collect(logs []*Log) {
 	for _, l := range logs {
 		l.flush.Lock()
 		gen, from, target := l.flush.gen, l.flushed.Load(), l.flush.target
 		l.flush.Unlock()
-		if target <= from || l.Err() != nil {
+		entries := l.entries.made.Load() // behind target: the segment of every batch below it is among them
+		isNew := entries > l.entries.synced.Load()
+		if target <= from && !isNew || l.Err() != nil {
 			continue
 		}
-		f.round = append(f.round, roundLog{l, target, gen})
-		if l.dirtyDir.Swap(false) {
+		f.round = append(f.round, roundLog{l, target, gen, entries})
+		if isNew {
 			f.tasks = append(f.tasks, syncTask{log: l})
 		}
-		f.collectSegments(l, from, target)
+		if target > from {
+			f.collectSegments(l, from, target)
+		}
 	}
 }
 

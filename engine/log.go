@@ -67,7 +67,7 @@ type Log struct {
 	}
 	flushQueued bool        // guarded by flusher.mu
 	usesReserve atomic.Bool // appends may take the reserve of a full disk
-	dirtyDir    atomic.Bool // the partition directory has entries that are not synced
+	entries     dirEntries
 
 	appendedBytes  atomic.Int64 // since open; to pace writeback, recovery point and lazy flushes
 	writebackBytes atomic.Int64 // appendedBytes when writeback was last asked for

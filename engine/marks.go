@@ -9,12 +9,13 @@ import (
 	"github.com/leatmq/leat/segment"
 )
 
-// marks is what a log knows about its marks (logstate.go). A mark is taken from the log as it is, becomes current when everything below it is flushed,
-// and is then written. A truncation drops both.
+// marks is what a log knows about its marks (logstate.go). A mark is taken from the log as it is, becomes current when everything below it is flushed and
+// its segment's entry in the directory is durable, and is then written. A truncation drops both.
 type marks struct {
 	mu      sync.Mutex
 	taken   *mark
 	gen     uint64 // flush generation when it was taken
+	entries int64  // of the partition directory, likewise
 	current *mark
 	written int64 // the highest offset a file on disk may claim; 0 = none does
 	base    *mark // the current one when all logs were written the last time
@@ -49,17 +50,20 @@ func (l *Log) takeMark() bool {
 		l.marks.taken = nil
 		return false
 	}
+	if !l.entries.durable() { // the segment is there for the next process only once it can be found
+		l.dir.flusher.add(l)
+	}
 	l.marks.taken = &mark{topicID: l.id, base: active.Base(), end: end, epochs: epochs, producers: l.mu.producers.copyEntries()}
-	l.marks.gen = l.flushGeneration()
+	l.marks.gen, l.marks.entries = l.flushGeneration(), l.entries.made.Load()
 	return true
 }
 
-// adoptMark makes what was taken current if everything below it is flushed.
+// adoptMark makes what was taken current if everything below it is flushed, and its segment can be found after a power cut.
 func (l *Log) adoptMark() bool {
 	l.marks.mu.Lock()
 	defer l.marks.mu.Unlock()
 	m := l.marks.taken
-	if m == nil || l.flushed.Load() < m.offset() || l.flushGeneration() != l.marks.gen {
+	if m == nil || l.flushed.Load() < m.offset() || l.entries.synced.Load() < l.marks.entries || l.flushGeneration() != l.marks.gen {
 		return false
 	}
 	l.marks.current, l.marks.taken = m, nil

@@ -127,7 +127,7 @@ func (l *Log) rollForRetention(cfg *logConfig, now int64) bool {
 	if err != nil {
 		return false
 	}
-	if err := l.e.o.FS.SyncDir(l.path); err != nil {
+	if err := l.syncDir(); err != nil {
 		err = l.dir.syncFailed("sync directory", err)
 		l.e.log.Warn("retention cannot delete the active segment", "partition", l.tp.String(), "err", err)
 		return false
@@ -158,7 +158,7 @@ func (l *Log) syncBelow(offset int64) error {
 	if offset <= from {
 		return nil
 	}
-	err := l.e.o.FS.SyncDir(l.path)
+	err := l.syncDir()
 	segs := l.segs.Load()
 	for i := segs.find(from); err == nil && i < len(segs.list) && segs.list[i].Base() < offset; i++ {
 		err = segs.list[i].Sync()

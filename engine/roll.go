@@ -92,7 +92,7 @@ func (l *Log) rollLocked(cfg *logConfig, base, nowMs int64) error {
 	if err != nil {
 		return err
 	}
-	l.dirtyDir.Store(true)
+	l.entries.add()
 	l.segs.Store(segs.with(h))
 	var state []snapshotEntry
 	if l.mu.producers.len() > 0 {

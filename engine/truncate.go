@@ -108,7 +108,7 @@ func (l *Log) cutSegments(to int64) error {
 	if err := h.SyncIndexes(); err != nil {
 		return err
 	}
-	return l.e.o.FS.SyncDir(l.path)
+	return l.syncDir()
 }
 
 // cutSideState makes leader epochs and producers those of a log that ends at to.
