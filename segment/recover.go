@@ -226,7 +226,7 @@ func (s *Segment) timesComplete(h *headers, t index.TimeEntry, upTo int64) (bool
 }
 
 // walkOn scans from the last offset entry to the end of the valid batches and adds the entries behind it; errSparse when one is due below
-// complete. visit is called from position from on.
+// complete, or when the batch of the last entry is not valid. visit is called from position from on.
 func (s *Segment) walkOn(f vfs.File, size, complete, from int64, visit func(b record.Batch, pos int64) error) (walked, error) {
 	r := newBatches(f, size)
 	defer r.close()
@@ -244,10 +244,14 @@ func (s *Segment) walkOn(f vfs.File, size, complete, from int64, visit func(b re
 		}
 		return visit(b, w.end)
 	})
+	if err == nil && w.batches == 0 && start.end > 0 {
+		// The batch the walk began at is itself not whole, so nothing says what comes before it.
+		err = errSparse
+	}
 	if err != nil {
 		return w, err
 	}
-	// The batch the walk began at may itself be torn.
+	// There may be an entry of the first batch though that is not whole.
 	if err := s.offsets.Load().TruncateToPosition(w.end); err != nil {
 		return w, err
 	}

@@ -146,10 +146,13 @@ func (s *Segment) restoreSparse(f vfs.File, size int64) (walked, error) {
 	if err != nil {
 		return walked{}, err
 	}
-	if !good {
-		return s.restore(f, size, size, nil)
+	if good {
+		w, err := s.walkOn(f, size, 0, size, nil)
+		if err != errSparse {
+			return w, err
+		}
 	}
-	return s.walkOn(f, size, 0, size, nil)
+	return s.restore(f, size, size, nil)
 }
 
 func (s *Segment) wakeFiles() error {
