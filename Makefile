@@ -40,7 +40,7 @@ race: ## the tests under the race detector, invariants on
 fuzz: ## every fuzz target for FUZZTIME (default 10s) but those that match FUZZSKIP
 	@set -e; for pkg in $$($(GO) list ./...); do \
 	  for target in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz' | grep -Ev '$(or $(FUZZSKIP),^$$)' || true); do \
-	    echo "fuzz $$pkg $$target"; $(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x $$pkg; \
+	    GO=$(GO) fuzz/one.sh $$pkg $$target $(FUZZTIME); \
 	  done; done
 
 # What a start reads from disk: segment recovery, index load, snapshots, checkpoints, batch iteration, the metadata's records and snapshots.
@@ -49,7 +49,7 @@ RECOVERY := segment/FuzzRecover index/FuzzIndexLoad engine/FuzzDecodeSnapshot en
 
 fuzz-recovery: ## the fuzz targets of what a start reads from disk, for FUZZTIME each
 	@set -e; for t in $(RECOVERY); do \
-	  echo "fuzz $$t"; $(GO) test -run '^$$' -fuzz "^$${t##*/}\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x ./$${t%/*}; \
+	  GO=$(GO) fuzz/one.sh ./$${t%/*} $${t##*/} $(FUZZTIME); \
 	done
 
 corruption: ## start on every damaged data directory there is: every byte of every file (about five minutes)
