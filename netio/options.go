@@ -48,7 +48,7 @@ type Options struct {
 	Addresses []string       // more of the same
 	Listeners []net.Listener // instead of addresses; "net" driver only
 	Driver    string         // "auto" (default: epoll where possible), "epoll", "net"
-	Loops     int            // event loops; max(1, CPUs/2)
+	Loops     int            // event loops; half the CPUs, but two where there are two
 	Handler   Handler
 	TLS       *tls.Config // "net" driver only
 
@@ -105,7 +105,7 @@ func (o *Options) setDefaults() {
 		start := time.Now()
 		o.NowMs = func() int64 { return time.Since(start).Milliseconds() }
 	}
-	orDefault(&o.Loops, max(1, runtime.NumCPU()/2))
+	orDefault(&o.Loops, max(min(2, runtime.NumCPU()), runtime.NumCPU()/2))
 	orDefault(&o.MaxFrame, defaultMaxFrame)
 	orDefault(&o.MaxFrameUnauthenticated, o.MaxFrame)
 	orDefault(&o.MaxInFlight, defaultMaxInFlight)
