@@ -40,7 +40,7 @@ func (m *OffsetImage) Install(fsys vfs.FS, name string) (x *Offset, stored error
 // Open makes an index of the image that lives in memory; name is only for errors.
 func (m *OffsetImage) Open(name string) *Offset {
 	x := &Offset{}
-	x.t.hold(&offsetColumns, name, m.base, m.entries)
+	x.hold(&offsetColumns, name, m.base, m.entries)
 	invariant.Must(x.loadLast() == nil, "index %s in memory cannot be read", name)
 	return x
 }
@@ -85,7 +85,7 @@ func (m *TimeImage) Install(fsys vfs.FS, name string) (x *Time, stored error) {
 // Open is OffsetImage.Open for the time index.
 func (m *TimeImage) Open(name string) *Time {
 	x := newTime(m.base)
-	x.t.hold(&timeColumns, name, m.base, m.entries)
+	x.hold(&timeColumns, name, m.base, m.entries)
 	invariant.Must(x.loadLast() == nil, "time index %s in memory cannot be read", name)
 	return x
 }

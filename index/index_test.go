@@ -51,7 +51,7 @@ func growOffsets(t testing.TB, x *Offset, n int, seed uint64) (all []OffsetEntry
 	rng := rand.New(rand.NewPCG(seed, 1))
 	last, found := x.Last()
 	if !found {
-		last = OffsetEntry{Offset: x.t.base}
+		last = OffsetEntry{Offset: x.base}
 	}
 	for range n {
 		last.Offset += 1 + rng.Int64N(9)
@@ -83,12 +83,12 @@ func checkOffsets(t testing.TB, x *Offset, want []OffsetEntry) {
 			t.Fatalf("entry %d is %v, want %v", i, got[i], want[i])
 		}
 	}
-	end := x.t.base + 5
+	end := x.base + 5
 	if len(want) > 0 {
 		end = want[len(want)-1].Offset + 3
 	}
-	step := max(1, (end-x.t.base)/500)
-	for target := x.t.base - 1; target <= end; target += step {
+	step := max(1, (end-x.base)/500)
+	for target := x.base - 1; target <= end; target += step {
 		checkLookup(t, x, want, target)
 	}
 	checkLookup(t, x, want, math.MaxInt64)
@@ -97,7 +97,7 @@ func checkOffsets(t testing.TB, x *Offset, want []OffsetEntry) {
 func checkLookup(t testing.TB, x *Offset, entries []OffsetEntry, target int64) {
 	t.Helper()
 	i := sort.Search(len(entries), func(i int) bool { return entries[i].Offset > target }) - 1
-	want := OffsetEntry{Offset: x.t.base}
+	want := OffsetEntry{Offset: x.base}
 	if i >= 0 {
 		want = entries[i]
 	}
@@ -335,7 +335,7 @@ func TestFewMappings(t *testing.T) {
 	}
 	growOffsets(t, x, 3000, 1)
 	must(t, x.Seal())
-	if n := f.Count(vfs.OpMap); n != 1 || x.t.view.Load().region != nil {
+	if n := f.Count(vfs.OpMap); n != 1 || x.view.Load().region != nil {
 		t.Fatal(n)
 	}
 	y := value[*Offset](t)(OpenSealedOffset(f, "d/x", 0))

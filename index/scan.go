@@ -17,7 +17,7 @@ const scanBytesMax = 1 << 30
 // ScanOffsets calls fn for every 8 bytes of an offset index file: the entry, and what is wrong with it, a *CorruptError, if something is.
 // ErrUnused ends the scan, with entry number i.
 func ScanOffsets(fsys vfs.FS, name string, base int64, fn func(i int, e OffsetEntry, problem error) error) error {
-	x := Offset{t: table{base: base}}
+	x := Offset{table: table{base: base}}
 	return scan(fsys, name, &offsetColumns, func(i int, entry []byte, problem error) error {
 		return fn(i, x.decode(entry), problem)
 	})
@@ -25,7 +25,7 @@ func ScanOffsets(fsys vfs.FS, name string, base int64, fn func(i int, e OffsetEn
 
 // ScanTimes is ScanOffsets for a time index file.
 func ScanTimes(fsys vfs.FS, name string, base int64, fn func(i int, e TimeEntry, problem error) error) error {
-	x := Time{t: table{base: base}}
+	x := Time{table: table{base: base}}
 	return scan(fsys, name, &timeColumns, func(i int, entry []byte, problem error) error {
 		return fn(i, x.decode(entry), problem)
 	})

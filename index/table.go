@@ -25,6 +25,9 @@ type table struct {
 	view  atomic.Pointer[view] // nil: no entries yet, or closed
 }
 
+// Entries returns the number of entries.
+func (t *table) Entries() int { return int(t.count.Load()) }
+
 func (t *table) init(c *columns, name string, base int64, maxBytes int) {
 	t.cols, t.name, t.base, t.max = c, name, base, maxBytes/c.width
 	invariant.Must(t.max > 1, "index %s may have %d bytes, too few for two entries", name, maxBytes)
@@ -294,8 +297,8 @@ func (t *table) partition(low func(entry []byte) bool, entry []byte) (int, error
 	return lo, nil
 }
 
-// seal cuts the file to its entries and turns the index into a sealed one.
-func (t *table) seal() error {
+// Seal cuts the file to its entries and ends writing. Lookups go on.
+func (t *table) Seal() error {
 	n := int(t.count.Load())
 	v := t.view.Load()
 	if v != nil && v.region == nil {
@@ -321,8 +324,8 @@ func (t *table) seal() error {
 	return nil
 }
 
-// isSealed tells whether writing has ended. For the writer.
-func (t *table) isSealed() bool {
+// Sealed tells whether writing has ended. For the writer.
+func (t *table) Sealed() bool {
 	v := t.view.Load()
 	return v != nil && v.region == nil
 }
@@ -344,7 +347,8 @@ func (t *table) readOut(region vfs.Region, n int, next *view) (err error) {
 	return nil
 }
 
-func (t *table) sync() error {
+// Sync makes the entries added so far durable. From any goroutine.
+func (t *table) Sync() error {
 	v := t.acquire()
 	if v != nil {
 		defer v.release()
@@ -360,7 +364,8 @@ func (t *table) sync() error {
 	return t.file.Sync()
 }
 
-func (t *table) close() error {
+// Close ends all use, after running lookups.
+func (t *table) Close() error {
 	old := t.retire(nil)
 	var err error
 	if old != nil && old.region != nil {

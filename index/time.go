@@ -12,15 +12,15 @@ const NoTimestamp = -1
 
 // Time is a time index: from a timestamp to an offset before which there is no record as late as that.
 type Time struct {
-	t    table
+	table
 	last TimeEntry // writer: the last entry, (NoTimestamp, base) when there is none
 }
 
 // CreateTime makes an empty index file name for a segment with base offset base, replacing what is there.
 func CreateTime(fsys vfs.FS, name string, base int64, maxBytes int) (*Time, error) {
 	x := newTime(base)
-	x.t.init(&timeColumns, name, base, maxBytes)
-	if err := x.t.create(fsys); err != nil {
+	x.init(&timeColumns, name, base, maxBytes)
+	if err := x.create(fsys); err != nil {
 		return nil, err
 	}
 	return x, nil
@@ -30,8 +30,8 @@ func CreateTime(fsys vfs.FS, name string, base int64, maxBytes int) (*Time, erro
 // file is an error that is fs.ErrNotExist.
 func OpenTime(fsys vfs.FS, name string, base int64, maxBytes int) (x *Time, damaged bool, err error) {
 	x = newTime(base)
-	x.t.init(&timeColumns, name, base, maxBytes)
-	if damaged, err = x.t.open(fsys); err == nil {
+	x.init(&timeColumns, name, base, maxBytes)
+	if damaged, err = x.open(fsys); err == nil {
 		err = x.loadLast()
 	}
 	if err != nil {
@@ -43,8 +43,8 @@ func OpenTime(fsys vfs.FS, name string, base int64, maxBytes int) (x *Time, dama
 // OpenSealedTime opens the index of a sealed segment for reading. A file with anything but valid entries is a *CorruptError.
 func OpenSealedTime(fsys vfs.FS, name string, base int64) (*Time, error) {
 	x := newTime(base)
-	x.t.cols, x.t.name, x.t.base = &timeColumns, name, base
-	err := x.t.openSealed(fsys)
+	x.cols, x.name, x.base = &timeColumns, name, base
+	err := x.openSealed(fsys)
 	if err == nil {
 		err = x.loadLast()
 	}
@@ -57,7 +57,7 @@ func OpenSealedTime(fsys vfs.FS, name string, base int64) (*Time, error) {
 func newTime(base int64) *Time { return &Time{last: TimeEntry{Timestamp: NoTimestamp, Offset: base}} }
 
 func (x *Time) loadLast() error {
-	x.last = TimeEntry{Timestamp: NoTimestamp, Offset: x.t.base}
+	x.last = TimeEntry{Timestamp: NoTimestamp, Offset: x.base}
 	n := x.Entries()
 	if n == 0 {
 		return nil
@@ -75,20 +75,20 @@ func (x *Time) MaybeAppend(ts, offset int64, atRoll bool) error {
 	if ts <= x.last.Timestamp {
 		return nil
 	}
-	rel := relative(offset, x.t.base)
+	rel := relative(offset, x.base)
 	if ts == 0 && rel == 0 {
 		return nil // would read as the end
 	}
 	n := x.Entries()
-	if n >= x.t.max || !atRoll && x.Full() {
+	if n >= x.max || !atRoll && x.Full() {
 		return ErrFull
 	}
 	if n > 0 && offset <= x.last.Offset {
-		invariant.Must(false, "time index %s: entry (%d, %d) does not follow (%d, %d)", x.t.name, ts, offset, x.last.Timestamp, x.last.Offset)
+		invariant.Must(false, "time index %s: entry (%d, %d) does not follow (%d, %d)", x.name, ts, offset, x.last.Timestamp, x.last.Offset)
 	}
 	var entry [TimeEntrySize]byte
 	putTimeEntry(entry[:], ts, rel)
-	if err := x.t.append(entry[:]); err != nil {
+	if err := x.append(entry[:]); err != nil {
 		return err
 	}
 	x.last = TimeEntry{Timestamp: ts, Offset: offset}
@@ -101,25 +101,25 @@ func putTimeEntry(b []byte, ts int64, rel int32) {
 }
 
 func (x *Time) decode(entry []byte) TimeEntry {
-	return TimeEntry{Timestamp: timestamp(entry), Offset: x.t.base + int64(timeRel(entry))}
+	return TimeEntry{Timestamp: timestamp(entry), Offset: x.base + int64(timeRel(entry))}
 }
 
 // Lookup returns the greatest entry with a timestamp <= ts, (NoTimestamp, base) when there is none. The first record with a timestamp >= ts
 // is in the batch that ends with that offset or behind it.
 func (x *Time) Lookup(ts int64) (TimeEntry, error) {
 	var entry [TimeEntrySize]byte
-	found, err := x.t.lookup(ts, entry[:])
+	found, err := x.lookup(ts, entry[:])
 	if err != nil || !found {
-		return TimeEntry{Timestamp: NoTimestamp, Offset: x.t.base}, err
+		return TimeEntry{Timestamp: NoTimestamp, Offset: x.base}, err
 	}
 	return x.decode(entry[:]), nil
 }
 
 // Before returns the last entry with an offset < offset, (NoTimestamp, base) when there is none.
 func (x *Time) Before(offset int64) (TimeEntry, error) {
-	n, err := x.t.keep(offset - x.t.base)
+	n, err := x.keep(offset - x.base)
 	if err != nil || n == 0 {
-		return TimeEntry{Timestamp: NoTimestamp, Offset: x.t.base}, err
+		return TimeEntry{Timestamp: NoTimestamp, Offset: x.base}, err
 	}
 	return x.Entry(n - 1)
 }
@@ -127,7 +127,7 @@ func (x *Time) Before(offset int64) (TimeEntry, error) {
 // Entry returns entry i, io.EOF when there are not that many.
 func (x *Time) Entry(i int) (TimeEntry, error) {
 	var entry [TimeEntrySize]byte
-	if err := x.t.at(i, entry[:]); err != nil {
+	if err := x.at(i, entry[:]); err != nil {
 		return TimeEntry{}, err
 	}
 	return x.decode(entry[:]), nil
@@ -136,21 +136,18 @@ func (x *Time) Entry(i int) (TimeEntry, error) {
 // Last returns the last entry, (NoTimestamp, base) when there is none. For the writer, and for anyone once sealed.
 func (x *Time) Last() TimeEntry { return x.last }
 
-// Entries returns the number of entries.
-func (x *Time) Entries() int { return int(x.t.count.Load()) }
-
 // Full tells that MaybeAppend may answer ErrFull; one slot is kept for the roll. For the writer.
-func (x *Time) Full() bool { return x.Entries() >= x.t.max-1 }
+func (x *Time) Full() bool { return x.Entries() >= x.max-1 }
 
 // TruncateTo drops the entries with an offset >= offset. For the writer; waits for running lookups.
 func (x *Time) TruncateTo(offset int64) error {
-	n, err := x.t.keep(offset - x.t.base)
+	n, err := x.keep(offset - x.base)
 	return x.cut(n, err)
 }
 
 func (x *Time) cut(n int, err error) error {
 	if err == nil {
-		err = x.t.truncate(n)
+		err = x.truncate(n)
 	}
 	if err == nil {
 		err = x.loadLast()
@@ -160,15 +157,3 @@ func (x *Time) cut(n int, err error) error {
 
 // Reset drops all entries. For the writer.
 func (x *Time) Reset() error { return x.cut(0, nil) }
-
-// Seal cuts the file to its entries and ends writing. Lookups go on.
-func (x *Time) Seal() error { return x.t.seal() }
-
-// Sealed tells whether writing has ended. For the writer.
-func (x *Time) Sealed() bool { return x.t.isSealed() }
-
-// Sync makes the entries added so far durable. From any goroutine.
-func (x *Time) Sync() error { return x.t.sync() }
-
-// Close ends all use, after running lookups.
-func (x *Time) Close() error { return x.t.close() }
