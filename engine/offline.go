@@ -3,7 +3,9 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/leatmq/leat/internal/vfs"
@@ -20,7 +22,7 @@ type SideFile struct {
 // IsSideFile tells whether a file of this name is one that ReadSideFile reads.
 func IsSideFile(name string) bool { return sideFileReader(filepath.Base(name)) != nil }
 
-// ReadSideFile reads a checkpoint, a producer snapshot, partition.metadata, meta.properties or the clean shutdown marker by its name. An error is one
+// ReadSideFile reads a checkpoint, a producer snapshot, noted log states, partition.metadata, meta.properties or the clean shutdown marker by its name. An error is one
 // of reading, or says what is wrong with the file (*CorruptError, *MetaPropertiesError).
 func ReadSideFile(fsys vfs.FS, path string) (SideFile, error) {
 	read := sideFileReader(filepath.Base(path))
@@ -51,6 +53,8 @@ func sideFileReader(base string) func(path string, data []byte) (SideFile, error
 		return describeMetaProperties
 	case cleanMarkerFileName:
 		return describeCleanMarker
+	case logStateFileName, logStateRecentFileName:
+		return describeLogState
 	}
 	if _, ok := parseBaseOffset(base, snapshotSuffix); ok {
 		return describeSnapshot
@@ -110,6 +114,20 @@ func describeSnapshot(path string, data []byte) (SideFile, error) {
 		e := &entries[i]
 		f.Lines = append(f.Lines, fmt.Sprintf("producerId: %d producerEpoch: %d lastSequence: %d lastOffset: %d offsetDelta: %d timestamp: %d coordinatorEpoch: %d currentTxnFirstOffset: %d",
 			e.producerID, e.epoch, e.lastSequence, e.lastOffset, e.offsetDelta, e.timestampMs, e.coordinatorEpoch, e.txnFirstOffset))
+	}
+	return f, nil
+}
+
+func describeLogState(path string, data []byte) (SideFile, error) {
+	f := SideFile{Kind: "noted log states"}
+	marks, err := decodeLogState(data)
+	if err != nil {
+		return f, &CorruptError{Path: path, Msg: err.Error() + "; the next start will look at the logs themselves"}
+	}
+	for _, tp := range slices.SortedFunc(maps.Keys(marks), compareTP) {
+		m := marks[tp]
+		f.Lines = append(f.Lines, fmt.Sprintf("partition: %s segment: %d size: %d nextOffset: %d epochs: %d producers: %d",
+			tp, m.base, m.end.Size, m.end.NextOffset, len(m.epochs), len(m.producers)))
 	}
 	return f, nil
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/leatmq/leat/internal/vfs"
+	"github.com/leatmq/leat/segment"
 )
 
 // Every kind of side file is read by its name, and damage is reported, not described.
@@ -18,6 +19,7 @@ func TestReadSideFile(t *testing.T) {
 		leaderEpochFileName:             {formatEpochs([]epochEntry{{Epoch: 5, StartOffset: 10}}), "epoch: 5 startOffset: 10"},
 		partitionMetadataFileName:       {formatTopicID([16]byte{1}), "topic_id: AQ"},
 		cleanMarkerFileName:             {formatCleanMarker(9), "brokerEpoch: 9"},
+		logStateFileName:                {encodeLogState(map[TopicPartition]*mark{{"t", 3}: {end: segment.End{Size: 100, NextOffset: 42}}}), "partition: t-3 segment: 0 size: 100 nextOffset: 42"},
 		"00000000000000000042.snapshot": {encodeSnapshot([]snapshotEntry{{producerID: 77, lastSequence: 4, txnFirstOffset: -1}}), "producerId: 77"},
 	}
 	for name, g := range good {
