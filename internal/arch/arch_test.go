@@ -27,7 +27,8 @@ var layers = []struct {
 	{"engine", "partition logs on disk: it knows no protocol and no cluster"},
 	{"metadata", "one truth about the cluster, kept in a log of the engine"},
 	{"replication", "the role of a partition on this node"},
-	{"coordinator coordinator/group coordinator/txn", "state machines over internal partitions"},
+	{"coordinator/machine", "what a state machine over a partition says and hears"},
+	{"coordinator coordinator/group coordinator/txn", "state machines over internal partitions; the pure ones know nothing of what runs them"},
 	{"broker console", "the only place where storage, network and agreement meet"},
 	{"cmd/leat bench fuzz", "programs and suites"},
 }
@@ -41,6 +42,9 @@ var forbidden = []struct{ from, to, reason string }{
 	{"segment", module + "/protocol", "storage does not know the wire"},
 	{"index", module + "/protocol", "storage does not know the wire"},
 	{"netio", module + "/protocol", "the network knows frames, not requests"},
+	{"coordinator/group", module + "/engine", "the groups are a pure core: no log, clock or socket"},
+	{"coordinator/group", module + "/replication", "the groups are a pure core: no log, clock or socket"},
+	{"coordinator/group", module + "/metadata", "the groups are a pure core: they are told about topics"},
 	{"record", "github.com/twmb/franz-go", "batches are views over bytes, not message structs"},
 }
 
