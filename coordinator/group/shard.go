@@ -1,0 +1,237 @@
+// Package group is the core of the group coordinator: the groups, their members and their committed offsets, of one partition
+// of __consumer_offsets. It is a state machine (package machine): no clock, no goroutine, no socket, no log.
+//
+//	shard.go        the map of groups; what is common to all types of them. Owner of everything: whoever runs the machine
+//	codec.go        the records of __consumer_offsets
+//	offsets.go      committed offsets: commit, fetch, delete. Of no type of group
+//	expiry.go       offsets that have been there too long, and those of topics that are gone
+//	classic.go      classic groups (JoinGroup, SyncGroup): state, membership, choice of the protocol
+//	join.go         JoinGroup; rebalance.go what follows from it; sync.go, leave.go the other requests
+//	admin.go        describe, list, delete
+//	history.go      what happened to a group lately
+//
+// # What is durable when
+//
+// What outlives the broker is in records, and it is a record before it is answered. Committed offsets are changed in memory when
+// the record is committed, not before: a fetch never shows an offset that a crash could take back, and nothing is to be undone
+// when an append fails. The record of a group is written when a generation has its assignment, when the group becomes empty,
+// and when a static member is replaced. Between two of these, membership is in memory only: after a restart members find the
+// last generation that was stored, or none, and join again.
+//
+//	answer                                given when
+//	OffsetCommit without error            all its records are committed
+//	SyncGroup with an assignment          the record of the generation is committed
+//	JoinGroup of a replaced static member the record with its new id is committed
+//	DeleteGroups, OffsetDelete            the tombstones are committed
+//
+// # Invariants
+//
+// A member id is of one member; a group.instance.id of at most one. waiting is the number of members with a JoinGroup that waits.
+// offers[p] is the number of members that offer p. The generation of a group only grows. An assignment is given out for the
+// generation it was made for. A ticket is answered once. A test holds them over random histories, with a log behind them.
+//
+// # Types of groups
+//
+// A group is offsets and a membership. The type of the membership decides who may commit and when offsets expire; the other code
+// of offsets does not look at it.
+package group
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/leatmq/leat/coordinator/machine"
+	"github.com/leatmq/leat/protocol"
+)
+
+// Config is what of the broker's configuration groups obey.
+type Config struct {
+	InitialRebalanceDelayMs int32
+	MinSessionTimeoutMs     int32
+	MaxSessionTimeoutMs     int32
+	MaxSize                 int   // members of a group
+	OffsetMetadataMaxBytes  int   // of one offset's metadata string
+	OffsetsRetentionMs      int64 //
+	OffsetsCheckIntervalMs  int64 // how often expiry is looked for
+}
+
+// Topics tells which topics there are.
+type Topics interface {
+	TopicID(name string) (id [16]byte, ok bool)
+	TopicName(id [16]byte) (name string, ok bool)
+}
+
+// Options make a Shard. All are mandatory.
+type Options struct {
+	Config func() *Config // in force now
+	Topics func() Topics  // as of now
+	NewID  func() string  // a new uuid, for member ids
+}
+
+// Shard is the groups of one partition of __consumer_offsets.
+type Shard struct {
+	o      Options
+	groups map[string]*group
+	timers timers
+	expiry timer
+
+	last struct { // the group and topic of the latest replayed offset: the next one's are mostly the same
+		group  *group
+		topic  *topicOffsets
+		name   string
+		offset int64
+	}
+}
+
+var _ machine.Machine = (*Shard)(nil)
+
+// group is one group.
+type group struct {
+	id         string
+	membership membership
+	offsets    map[string]*topicOffsets // by topic
+	writing    int                      // writes about its offsets that are under way
+	stored     bool                     // the log has, or will have, a record of the membership
+	announced  bool                     // its offsets expire within a day, and that was said
+	history    history
+}
+
+// membership is what the types of groups differ in.
+type membership interface {
+	typeName() string  // as ListGroups says it
+	stateName() string // likewise
+	kind() string      // the protocol type; "" for a group that only has offsets
+	isEmpty() bool     // no members
+	idle() bool        // no members, and nobody about to become one
+	subscribes(topic string) bool
+	checkCommit(req *kmsg.OffsetCommitRequest) protocol.Code
+	committing(nowMs int64, memberID string)
+	expiryBase(c *committed) (ms int64, ok bool)
+	describe(a *kmsg.DescribeGroupsResponseGroup) protocol.Code
+	loaded(nowMs int64, out *machine.Out)
+	unload(out *machine.Out)
+}
+
+// New makes an empty shard.
+func New(o Options) *Shard {
+	return &Shard{o: o, groups: map[string]*group{}}
+}
+
+func (s *Shard) config() *Config { return s.o.Config() }
+
+// group returns a group, made empty when there is none.
+func (s *Shard) group(id string) *group {
+	g := s.groups[id]
+	if g == nil {
+		g = &group{id: strings.Clone(id), offsets: map[string]*topicOffsets{}}
+		g.membership = newClassic(s, g)
+		s.groups[g.id] = g
+	}
+	return g
+}
+
+// dropIfBare forgets a group of which nothing is left that anybody could ask for.
+func (s *Shard) dropIfBare(g *group) {
+	if !g.stored && g.writing == 0 && len(g.offsets) == 0 && g.membership.idle() && s.groups[g.id] == g {
+		delete(s.groups, g.id)
+	}
+}
+
+// sorted is the ids of the groups in order: what is done to all is done in the same order everywhere.
+func (s *Shard) sorted() []string { return slices.Sorted(maps.Keys(s.groups)) }
+
+// Replay implements machine.Machine. Records of a kind that is not known are of other versions: they are left alone.
+func (s *Shard) Replay(offset int64, r machine.Record) error {
+	version, err := keyVersion(r.Key)
+	if err != nil {
+		return fmt.Errorf("a key cannot be read: %w", err)
+	}
+	switch version {
+	case 0, offsetKeyVersionMax:
+		err = s.replayOffset(r)
+	case groupKeyVersion:
+		err = s.replayClassic(r)
+	}
+	return err
+}
+
+func (s *Shard) replayClassic(r machine.Record) error {
+	id, err := readGroupKey(r.Key)
+	if err != nil {
+		return fmt.Errorf("the key of a group cannot be read: %w", err)
+	}
+	if r.Value == nil {
+		s.removeGroup(id)
+		return nil
+	}
+	v, err := readGroupValue(r.Value)
+	if err != nil {
+		return fmt.Errorf("the record of group %q cannot be read: %w", id, err)
+	}
+	s.replayGroup(id, v)
+	return nil
+}
+
+// removeGroup takes a group's membership away; offsets that are still there keep it as a simple group.
+func (s *Shard) removeGroup(id string) {
+	g := s.groups[id]
+	if g == nil {
+		return
+	}
+	g.stored = false
+	g.membership = newClassic(s, g)
+	s.dropIfBare(g)
+}
+
+// Loaded implements machine.Machine.
+func (s *Shard) Loaded(nowMs int64, out *machine.Out) {
+	s.last.group, s.last.topic = nil, nil
+	for _, id := range s.sorted() {
+		g := s.groups[id]
+		if !g.membership.isEmpty() {
+			g.history.add(Event{AtMs: nowMs, What: Loaded})
+		}
+		g.membership.loaded(nowMs, out)
+		s.dropIfBare(g)
+	}
+	s.dropDeletedTopics(nowMs, out)
+	s.expiry.fire = s.expire
+	s.timers.set(&s.expiry, nowMs+s.config().OffsetsCheckIntervalMs)
+}
+
+// Next implements machine.Machine.
+func (s *Shard) Next() int64 { return s.timers.next() }
+
+// Tick implements machine.Machine.
+func (s *Shard) Tick(nowMs int64, out *machine.Out) {
+	for {
+		t := s.timers.popDue(nowMs)
+		if t == nil {
+			return
+		}
+		t.fire(nowMs, out)
+	}
+}
+
+// Unload implements machine.Machine.
+func (s *Shard) Unload(out *machine.Out) {
+	for _, id := range s.sorted() {
+		s.groups[id].membership.unload(out)
+	}
+	s.timers = timers{}
+}
+
+// writeCode is what a client is told when records could not be written: all but a record that is too large is worth another try.
+func writeCode(err error) protocol.Code {
+	switch {
+	case isTooLarge(err):
+		return protocol.UnknownServerError
+	case isMoved(err):
+		return protocol.NotCoordinator
+	}
+	return protocol.CoordinatorNotAvailable
+}
