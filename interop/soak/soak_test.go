@@ -4,7 +4,7 @@
 // one directory. Idempotent producers that never give up, a reader that runs along and one that asks for the end offsets write down
 // everything they are told; in the end the partitions must hold exactly that.
 //
-//	go test ./soak                                   what CI runs: 50 kills under load, some more during starts, one pause
+//	go test ./soak                                   what CI runs: 50 kills under load, some more during starts, one pause of 20 s
 //	make soak N=2000                                 as many as wanted, pauses of 20 s
 //	go test ./soak -args -kills 50 -seed 7           the same waits again
 package soak
@@ -28,9 +28,17 @@ import (
 
 var (
 	kills = flag.Int("kills", 50, "how often the broker is killed under load")
-	pause = flag.Duration("pause", 3*time.Second, "how long a paused broker is paused")
+	pause = flag.Duration("pause", pauseDefault(), "how long a paused broker is paused")
 	seed  = flag.Uint64("seed", 0, "of the waits; 0 takes one from the clock")
 )
+
+// pauseDefault is long enough for sessions and requests to time out where nobody waits for it.
+func pauseDefault() time.Duration {
+	if harness.Required() {
+		return 20 * time.Second
+	}
+	return 3 * time.Second
+}
 
 // killsPerTopic bounds what has to be remembered: then everything is checked, and it goes on with a new topic.
 const killsPerTopic = 200
