@@ -27,7 +27,7 @@ var layers = []struct {
 	{"engine", "partition logs on disk: it knows no protocol and no cluster"},
 	{"metadata", "one truth about the cluster, kept in a log of the engine"},
 	{"replication", "the role of a partition on this node"},
-	{"coordinator/machine", "what a state machine over a partition says and hears"},
+	{"coordinator/machine coordinator/group/assign", "what a state machine over a partition says and hears; who gets which partitions"},
 	{"coordinator coordinator/group coordinator/txn", "state machines over internal partitions; the pure ones know nothing of what runs them"},
 	{"broker console", "the only place where storage, network and agreement meet"},
 	{"cmd/leat bench fuzz", "programs and suites"},
