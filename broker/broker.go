@@ -54,8 +54,7 @@ import (
 const (
 	metadataTopic = "__cluster_metadata"
 
-	tickInterval     = 100 * time.Millisecond // time-outs of parked produces
-	minChangeTimeout = 5 * time.Second        // a metadata change is one durable append: shorter request time-outs would only make it look failed
+	minChangeTimeout = 5 * time.Second // a metadata change is one durable append: shorter request time-outs would only make it look failed
 	maxChangeTimeout = 60 * time.Second
 )
 
@@ -92,6 +91,7 @@ type Broker struct {
 	cancel   context.CancelFunc
 	stopping atomic.Bool
 	ticker   sync.WaitGroup
+	hurry    chan struct{} // the ticker has something to time out again
 }
 
 // listening is one configured listener.
@@ -108,7 +108,7 @@ func New(o Options) (b *Broker, err error) {
 	if err != nil {
 		return nil, err
 	}
-	b = &Broker{config: o.Config, log: o.Logger, lines: loglimit.New(o.Logger, o.Now), now: o.Now, nodeID: cfg.NodeID}
+	b = &Broker{config: o.Config, log: o.Logger, lines: loglimit.New(o.Logger, o.Now), now: o.Now, nodeID: cfg.NodeID, hurry: make(chan struct{}, 1)}
 	b.current.Store(cfg)
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	b.requests = newWorkers(orCPUs(cfg.RequestWorkers, 4))
@@ -195,7 +195,7 @@ func (b *Broker) open(o *Options, cfg *config.Broker) (err error) {
 	b.producerIDs = &producerIDs{allocate: b.meta.AllocateProducerIDs}
 	b.meta.Subscribe(b.applyBrokerConfigs)
 	b.repl, err = replication.New(replication.Options{
-		Engine: b.engine, Metadata: b.meta, Config: b.config, NodeID: cfg.NodeID, Now: o.Now, Logger: o.Logger,
+		Engine: b.engine, Metadata: b.meta, Config: b.config, NodeID: cfg.NodeID, Now: o.Now, Logger: o.Logger, Parked: b.tickSoon,
 	})
 	if err != nil {
 		return err
@@ -210,23 +210,6 @@ func (b *Broker) open(o *Options, cfg *config.Broker) (err error) {
 	b.ticker.Add(1)
 	go b.tick()
 	return nil
-}
-
-// tick runs the time-outs until the broker stops.
-func (b *Broker) tick() {
-	defer b.ticker.Done()
-	t := time.NewTicker(tickInterval)
-	defer t.Stop()
-	for {
-		select {
-		case <-t.C:
-			b.repl.Tick(b.now())
-			b.lines.Flush()
-		case <-b.ctx.Done():
-			b.lines.Close()
-			return
-		}
-	}
 }
 
 // settings is the configuration in force; changes of dynamic keys show in the next call.

@@ -26,12 +26,13 @@ const testDir = "/d"
 
 // node is engine, metadata and replication on a disk in memory.
 type node struct {
-	t    testing.TB
-	e    *engine.Engine
-	meta *metadata.Manager
-	m    *Manager
-	now  atomic.Int64
-	logs lockedBuffer
+	t      testing.TB
+	e      *engine.Engine
+	meta   *metadata.Manager
+	m      *Manager
+	now    atomic.Int64
+	parked atomic.Int64 // calls of Options.Parked
+	logs   lockedBuffer
 }
 
 type lockedBuffer struct {
@@ -68,7 +69,7 @@ func boot(t testing.TB, fsys vfs.FS, dir ...string) (*node, error) {
 	if err != nil {
 		return nil, errors.Join(err, n.e.Close(ctx))
 	}
-	n.m, err = New(Options{Engine: n.e, Metadata: n.meta, Config: set, NodeID: 1, Now: n.now.Load, Logger: logger})
+	n.m, err = New(Options{Engine: n.e, Metadata: n.meta, Config: set, NodeID: 1, Now: n.now.Load, Logger: logger, Parked: func() { n.parked.Add(1) }})
 	if err != nil {
 		return nil, errors.Join(err, n.meta.Close(ctx), n.e.Close(ctx))
 	}

@@ -22,6 +22,7 @@ type Options struct {
 	NodeID   int32
 	Now      func() int64 // ms since the Unix epoch; default the wall clock
 	Logger   *slog.Logger // default: discards
+	Parked   func()       // called when a produce parks and none was parked at the last Tick; must not block; may be nil
 }
 
 // Manager keeps the partitions of this node as the metadata says.
@@ -55,6 +56,7 @@ func New(o Options) (*Manager, error) {
 		o.Config = config.NewSet()
 	}
 	m := &Manager{o: o}
+	m.timers.begun = o.Parked
 	m.byName.init()
 	m.byID.init()
 	m.setStraysAside(o.Metadata.Image())
@@ -72,11 +74,12 @@ func (m *Manager) Partition(topic string, p int32) *Partition { return m.byName.
 // PartitionByID returns a partition of this node by topic id; nil when it is not here. Lock-free.
 func (m *Manager) PartitionByID(id [16]byte, p int32) *Partition { return m.byID.topic(id).get(p) }
 
-// Tick times out parked produces. Call it every 100 ms or so.
-func (m *Manager) Tick(nowMs int64) {
+// Tick times out parked produces, and tells whether any are left: then call it again after 100 ms or so, else when
+// Options.Parked is called.
+func (m *Manager) Tick(nowMs int64) (left bool) {
 	m.ticks.Lock()
 	defer m.ticks.Unlock()
-	m.timers.tick(nowMs)
+	return m.timers.tick(nowMs)
 }
 
 // Close answers everything parked with ErrNotLeader, and refuses what comes. Call it when the listeners take no more requests

@@ -121,7 +121,9 @@ func TestProduceTimesOut(t *testing.T) {
 	if err := produce(p, 1, 1).wait(); err != nil { // both are parked behind it
 		t.Fatal(err)
 	}
-	n.m.Tick(1499)
+	if !n.m.Tick(1499) {
+		t.Error("the tick does not say that something is parked")
+	}
 	select {
 	case <-late.done:
 		t.Error("timed out too early")
@@ -137,9 +139,14 @@ func TestProduceTimesOut(t *testing.T) {
 		t.Errorf("%v, high watermark %d", err, p.HighWatermark())
 	}
 	n.m.Tick(9999)
-	n.m.Tick(9999)
-	if len(n.m.timers.mu.partitions) != 0 {
+	if n.m.Tick(9999) || len(n.m.timers.mu.partitions) != 0 {
 		t.Error("a partition without parked produces is still listed")
+	}
+	if got := n.parked.Load(); got != 1 {
+		t.Errorf("Parked was called %d times for the produces of one partition", got)
+	}
+	if err := produce(p, -1, 1).wait(); err != nil || n.parked.Load() != 2 {
+		t.Errorf("%v; Parked was called %d times, the second time when nothing was left", err, n.parked.Load())
 	}
 }
 

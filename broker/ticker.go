@@ -1,0 +1,39 @@
+package broker
+
+import "time"
+
+const (
+	tickInterval     = 100 * time.Millisecond // the precision of time-outs of parked produces
+	tickIntervalIdle = time.Second            // while there are none: an idle broker sleeps
+)
+
+// tick runs the time-outs until the broker stops.
+func (b *Broker) tick() {
+	defer b.ticker.Done()
+	t := time.NewTimer(tickInterval)
+	defer t.Stop()
+	for {
+		select {
+		case <-t.C:
+			next := tickIntervalIdle
+			if b.repl.Tick(b.now()) {
+				next = tickInterval
+			}
+			b.lines.Flush()
+			t.Reset(next)
+		case <-b.hurry:
+			t.Reset(tickInterval)
+		case <-b.ctx.Done():
+			b.lines.Close()
+			return
+		}
+	}
+}
+
+// tickSoon ends the idle pace of tick. It is called at most once between two ticks, so that it cannot put one off for ever.
+func (b *Broker) tickSoon() {
+	select {
+	case b.hurry <- struct{}{}:
+	default:
+	}
+}
