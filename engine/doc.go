@@ -70,6 +70,8 @@
 //	a new segment's       with the flush round of its first batch, before a mark is about it, before a clean stop is marked: a process that starts
 //	entry                 takes the entries it finds for durable when one of the two says so, and else syncs the directory (entries.go)
 //	log start             before the files below it go (retention), before DeleteRecords answers
+//	what batches tell of  in a mark, before their files go: producers are known as long as they are active, their batches or not (producerstart.go)
+//	their producers
 //	high watermark        at checkpoints and at close; a start clamps it into the log
 //	leader epochs,        before the recovery point passes them. A recovery finds the newer ones in the batches
 //	producers, indexes

@@ -30,7 +30,7 @@ func (l *Log) load(state *dirState) error {
 	if err != nil {
 		return err
 	}
-	r := loader{l: l, clean: state.clean, recoveryPoint: state.recoveryPoint[l.tp], logStart: state.logStart[l.tp], snapshots: snapshots}
+	r := loader{l: l, clean: state.clean, recoveryPoint: state.recoveryPoint[l.tp], logStart: state.logStart[l.tp], snapshots: snapshots, marksWhole: state.marksWhole}
 	r.checkpointed = r.recoveryPoint
 	r.promised = max(r.recoveryPoint, state.highWatermark[l.tp])
 	r.useMark(state.marks[l.tp])
@@ -102,11 +102,13 @@ type loader struct {
 	// only what is flushed. What is not valid below it is damage; above it, the torn tail of an unclean stop.
 	promised     int64
 	mark         *mark // of this log, if it can be used; recoveryPoint is then at least its offset
+	producers    *mark // of this log, also when its segment is gone
+	marksWhole   bool  // nothing is wrong with the log state files: a log that has no mark is new, or was cut
 	checkpointed int64 // the recovery point of the checkpoint file
 	snapshots    []int64
 	opened       bool    // by the mark: nothing is open but what was scanned is known
 	logStart     int64   // the checkpointed one
-	below        []int64 // base offsets of segments that lie below it: to be removed
+	below        []int64 // base offsets of segments that lie below it
 	list         []*handle
 	recovered    bool // something was scanned
 	damage       error
@@ -357,11 +359,7 @@ func (r *loader) restore(logStart int64, known bool, hw int64) error {
 	if r.damage != nil {
 		return nil
 	}
-	for _, base := range r.below {
-		if err := l.removeSegmentFiles(base); err != nil {
-			return err
-		}
-	}
+	l.leftovers = r.below
 	return r.promise(active, end)
 }
 
@@ -393,35 +391,24 @@ func (r *loader) restoreSideState(start, end int64) error {
 	}
 	changed := l.epochs.truncateFromEnd(end)
 	changed = l.epochs.truncateFromStart(start) || changed
-	snap, err := loadNewestSnapshot(l.e.o.FS, l.path, end)
-	if err != nil {
-		return err
-	}
-	for _, skipped := range snap.skipped {
-		l.e.log.Warn("a producer snapshot is unusable", "partition", l.tp.String(), "err", skipped)
-	}
-	if snap.offset >= 0 {
-		l.mu.producers.restore(snap.entries)
-		l.promise.snapshotOffset = snap.offset
-	}
 	if err := removeSnapshotsAbove(l.e.o.FS, l.path, end); err != nil {
 		return err
 	}
-	producersFrom := max(snap.offset, start)
-	if r.mark != nil { // it knows more of each producer
-		l.mu.producers.restoreEntries(r.mark.producers)
-		producersFrom = max(r.mark.offset(), start)
+	producersFrom, err := r.restoreProducers(end)
+	if err != nil {
+		return err
 	}
 	err = l.eachBatch(min(producersFrom, max(epochsFrom, start)), end, func(b record.Batch) {
 		if b.BaseOffset() >= producersFrom {
 			l.mu.producers.update(b)
 		}
-		if e := b.PartitionLeaderEpoch(); e >= 0 {
+		if e := b.PartitionLeaderEpoch(); e >= 0 && b.LastOffset() >= start {
 			if latest, ok := l.epochs.latest(); !ok || e > latest {
 				changed = l.epochs.assign(e, b.BaseOffset()) || changed
 			}
 		}
 	})
+	l.mu.producers.removeBelow(start)
 	l.epochsChangedLocked()
 	l.epochsDirty.Store(changed)
 	if err != nil {
@@ -441,17 +428,7 @@ func (l *Log) eachBatch(from, to int64, fn func(record.Batch)) error {
 		if h.Base() >= to {
 			return nil
 		}
-		if err := h.Load(); err != nil {
-			return err
-		}
-		pos, _, _, err := h.PositionOf(max(from, h.Base()), h.Size())
-		if err == io.EOF {
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		if err := h.Batches(pos, h.Size(), func(b record.Batch, _ int64) error { fn(b); return nil }); err != nil {
+		if err := eachBatchOf(h.Segment, from, fn); err != nil {
 			return err
 		}
 	}

@@ -79,6 +79,7 @@ type Log struct {
 		bytes          int64        // appendedBytes when it was last raised
 		snapshotOffset int64        // of the newest producer snapshot on disk, -1 = none
 	}
+	leftovers     []int64 // base offsets of segment files below the log start that a start found; guarded by maint
 	marks         marks
 	saidCompacted atomic.Bool // the note about compaction was logged
 

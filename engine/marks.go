@@ -18,6 +18,7 @@ type marks struct {
 	entries int64  // of the partition directory, likewise
 	current *mark
 	written int64 // the highest offset a file on disk may claim; 0 = none does
+	durable int64 // the offset of the mark that the files on disk have; 0 = none
 	base    *mark // the current one when all logs were written the last time
 }
 
@@ -70,6 +71,12 @@ func (l *Log) adoptMark() bool {
 	return true
 }
 
+func (l *Log) currentMark() *mark {
+	l.marks.mu.Lock()
+	defer l.marks.mu.Unlock()
+	return l.marks.current
+}
+
 // markedAt tells whether the current mark is about the end of the log.
 func (l *Log) markedAt(end int64) bool {
 	l.marks.mu.Lock()
@@ -87,7 +94,7 @@ func (l *Log) keepMark() {
 func (l *Log) dropMarks(to int64) (claimed bool) {
 	l.marks.mu.Lock()
 	defer l.marks.mu.Unlock()
-	l.marks.taken, l.marks.current, l.marks.base = nil, nil, nil
+	l.marks.taken, l.marks.current, l.marks.base, l.marks.durable = nil, nil, nil, 0
 	return l.marks.written > to
 }
 
@@ -157,6 +164,9 @@ func (d *logDir) writeAllMarksLocked(logs []*Log) error {
 	}
 	d.claim(chosen)
 	err := d.withReserve(func() error { return writeLogState(d.e.o.FS, d.path, logStateFileName, chosen) })
+	if err == nil {
+		noteWritten(logs, chosen)
+	}
 	if err != nil || !d.recentState {
 		return err
 	}
@@ -182,7 +192,30 @@ func (d *logDir) writeRecentMarksLocked(logs []*Log) error {
 	}
 	d.claim(chosen)
 	d.recentState = true
-	return d.withReserve(func() error { return writeLogState(d.e.o.FS, d.path, logStateRecentFileName, chosen) })
+	err := d.withReserve(func() error { return writeLogState(d.e.o.FS, d.path, logStateRecentFileName, chosen) })
+	if err == nil {
+		noteWritten(logs, chosen)
+	}
+	return err
+}
+
+// noteWritten remembers which marks are on disk, of those that still count.
+func noteWritten(logs []*Log, chosen map[TopicPartition]*mark) {
+	for _, l := range logs {
+		m := chosen[l.tp]
+		l.marks.mu.Lock()
+		if m != nil && l.marks.current == m {
+			l.marks.durable = m.offset()
+		}
+		l.marks.mu.Unlock()
+	}
+}
+
+// durableMark is the offset of the log's mark on disk.
+func (l *Log) durableMark() int64 {
+	l.marks.mu.Lock()
+	defer l.marks.mu.Unlock()
+	return l.marks.durable
 }
 
 // claim remembers that files speak about these partitions.
@@ -194,14 +227,15 @@ func (d *logDir) claim(chosen map[TopicPartition]*mark) {
 	}
 }
 
-// readMarks reads both log state files.
-func (d *logDir) readMarks() map[TopicPartition]*mark {
-	best := map[TopicPartition]*mark{}
+// readMarks reads both log state files. whole: the first is there, and nothing is wrong with either.
+func (d *logDir) readMarks() (best map[TopicPartition]*mark, whole bool) {
+	best, whole = map[TopicPartition]*mark{}, true
 	for _, name := range []string{logStateFileName, logStateRecentFileName} {
 		found, err := readLogState(d.e.o.FS, d.path, name)
 		if err != nil {
 			d.e.log.Warn("log state file is unusable: the start reads more and writes it again", "dir", d.path, "err", err)
 		}
+		whole = whole && err == nil && (found != nil || name == logStateRecentFileName)
 		d.recentState = d.recentState || name == logStateRecentFileName
 		for tp, m := range found {
 			if b := best[tp]; b == nil || b.offset() <= m.offset() {
@@ -210,7 +244,7 @@ func (d *logDir) readMarks() map[TopicPartition]*mark {
 		}
 	}
 	d.claim(best)
-	return best
+	return best, whole
 }
 
 // settle waits until what was dirty when it was called is flushed, or has failed.
@@ -292,11 +326,13 @@ func (r *loader) restoreMarked(start, end int64) error {
 	l.epochsDirty.Store(changed)
 	l.epochsUnsure.Store(r.checkpointed < end)
 	for _, offset := range r.snapshots {
-		if offset > end { // a later log of these offsets must not find it
-			l.removeSnapshot(offset)
-			continue
+		if offset <= end {
+			l.promise.snapshotOffset = max(l.promise.snapshotOffset, offset)
 		}
-		l.promise.snapshotOffset = max(l.promise.snapshotOffset, offset)
+	}
+	l.mu.producers.removeBelow(start)
+	if n := len(r.snapshots); n > 0 && r.snapshots[n-1] > end { // a later log of these offsets must not find it, also not after a power cut
+		return removeSnapshotsAbove(l.e.o.FS, l.path, end)
 	}
 	return nil
 }
@@ -309,6 +345,7 @@ func (r *loader) useMark(m *mark) {
 		return
 	}
 	r.promised = max(r.promised, m.offset())
-	r.l.marks.current, r.l.marks.written = m, m.offset()
+	r.l.marks.current, r.l.marks.written, r.l.marks.durable = m, m.offset(), m.offset()
+	r.producers = m
 	r.mark, r.checkpointed, r.recoveryPoint = m, r.recoveryPoint, max(r.recoveryPoint, m.offset())
 }

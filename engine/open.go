@@ -188,6 +188,7 @@ type dirState struct {
 	logStart      map[TopicPartition]int64
 	highWatermark map[TopicPartition]int64
 	marks         map[TopicPartition]*mark
+	marksWhole    bool // nothing is missing of the files they are from
 }
 
 // load opens every log of the directory. The clean shutdown marker is removed durably before anything is loaded, so that a crash from here on is
@@ -203,7 +204,7 @@ func (d *logDir) load() error {
 	state.recoveryPoint = d.readCheckpoint(recoveryPointFileName)
 	state.logStart = d.readCheckpoint(logStartFileName)
 	state.highWatermark = d.readCheckpoint(highWatermarkFileName)
-	state.marks = d.readMarks()
+	state.marks, state.marksWhole = d.readMarks()
 	if !clean { // a partition whose creation was interrupted may be visible and not yet durable (B-A8)
 		if err := d.syncEntries(); err != nil {
 			return err
@@ -233,6 +234,11 @@ func (d *logDir) load() error {
 	// Now the files speak about exactly what was found. A full disk must not stop the start: the old files are only less exact.
 	if err := d.writeCheckpoints(ckptAll); err != nil && !isDiskFull(err) {
 		return err
+	}
+	for _, l := range d.list() {
+		if err := l.removeLeftovers(); err != nil {
+			return err
+		}
 	}
 	if err := d.reserve.check(); err != nil && !isExhausted(err) {
 		return err

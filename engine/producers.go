@@ -433,6 +433,23 @@ func (t *producerTable) restore(list []snapshotEntry) {
 	t.rebuildOpenTxns()
 }
 
+// widen adds to each producer's window the batches below end that before remembers of it and t, rebuilt from a snapshot, does not.
+func (t *producerTable) widen(before *producerTable, end int64) {
+	for id, p := range t.entries {
+		old := before.entries[id]
+		if old == nil || old.epoch != p.epoch {
+			continue
+		}
+		n := int8(0)
+		for n < old.batches && old.window[n].lastOffset < end {
+			n++
+		}
+		if last, ok := p.lastBatch(); ok && n > p.batches && old.window[n-1].lastOffset == last.lastOffset {
+			p.window, p.batches = old.window, n
+		}
+	}
+}
+
 // copyEntries returns all entries, in the order of the ids.
 func (t *producerTable) copyEntries() []producerEntry {
 	if len(t.entries) == 0 {

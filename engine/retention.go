@@ -32,9 +32,7 @@ func (e *Engine) retain(now int64) {
 				// The disk is full, and deleting is what helps. Without the durable log start the files must go one by one, oldest first.
 			}
 		}
-		for _, l := range d.list() {
-			l.deleteBelowStart(now)
-		}
+		d.deleteBelowStarts(now)
 	}
 }
 
@@ -112,27 +110,19 @@ func (h *handle) ageMs(now, limitMs int64) int64 {
 	return now - min(ts, appended+futureToleranceMs)
 }
 
-// rollForRetention begins a new segment so that the active one may go. The new file is durable before the old ones are touched.
+// rollForRetention begins a new segment so that the active one may go.
 func (l *Log) rollForRetention(cfg *logConfig, now int64) bool {
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	end := l.logEnd.Load()
-	err := ErrClosed
-	if !l.mu.closed && end <= l.hw.Load() { // else something was appended meanwhile
-		err = l.dir.withReserve(func() error { return l.rollLocked(cfg, end, now) })
-		if err != nil {
-			l.rollError(err)
-		}
+	if l.mu.closed || end > l.hw.Load() { // something was appended meanwhile
+		return false
 	}
-	l.mu.Unlock()
+	err := l.dir.withReserve(func() error { return l.rollLocked(cfg, end, now) })
 	if err != nil {
-		return false
+		l.rollError(err)
 	}
-	if err := l.syncDir(); err != nil {
-		err = l.dir.syncFailed("sync directory", err)
-		l.e.log.Warn("retention cannot delete the active segment", "partition", l.tp.String(), "err", err)
-		return false
-	}
-	return true
+	return err == nil
 }
 
 // raiseStart moves the log start up to start and reports whether it did. maint is held.
@@ -170,47 +160,122 @@ func (l *Log) syncBelow(offset int64) error {
 	return nil
 }
 
-// deleteBelowStart takes the segments below the log start out of the log. Their files are renamed at once, oldest first, and removed after the delay.
-// Never the active segment.
-func (l *Log) deleteBelowStart(now int64) {
-	l.maint.Lock()
-	defer l.maint.Unlock()
-	if l.Err() != nil {
-		return
-	}
-	gone := l.takeBelowStart()
-	for i, h := range gone {
-		if err := l.dir.withReserve(h.Delete); err != nil {
-			// The files keep their names; the next start finds them below the log start.
-			err = l.dir.failed("delete segment", err)
-			l.e.log.Warn("deleting a segment failed", "partition", l.tp.String(), "segment", h.Base(), "err", err)
-			for _, h := range gone[i:] {
-				h.Release()
-			}
-			return
+// cut is what of a log lies below its start and is to be deleted.
+type cut struct {
+	log       *Log
+	first     int64     // base offset of the first segment that stays
+	segs      []*handle // no longer in the log's list
+	leftovers []int64   // base offsets of segments that a start found
+}
+
+// deleteBelowStarts deletes the segments below the log starts. What the batches in them tell about their producers is noted durably before (producerstart.go),
+// unless the disk is too full for that: then room comes first.
+func (d *logDir) deleteBelowStarts(now int64) {
+	var cuts []cut
+	unnoted := false
+	for _, l := range d.list() {
+		if c := l.takeBelowStart(); c.segs != nil || c.leftovers != nil {
+			cuts = append(cuts, c)
+			unnoted = unnoted || l.durableMark() < c.first
 		}
-		l.e.trash.addSegment(l.dir, h.Segment, now+l.cfg.Load().FileDeleteDelayMs)
 	}
-	if len(gone) > 0 {
-		_ = removeSnapshotsBelow(l.e.o.FS, l.path, min(l.segs.Load().list[0].Base(), l.promise.snapshotOffset)) // derived; the next time
+	if unnoted {
+		if err := d.markLogs(); err != nil {
+			d.e.log.Warn("segments are deleted, and what their producers did is not noted", "dir", d.path, "err", err)
+		}
+	}
+	for i := range cuts {
+		cuts[i].delete(now)
 	}
 }
 
-// takeBelowStart removes the segments that end at or below the log start from the list and returns them.
-func (l *Log) takeBelowStart() []*handle {
+// takeBelowStart takes the segments that end at or below the log start out of the log. Never the active segment.
+func (l *Log) takeBelowStart() cut {
+	l.maint.Lock()
+	defer l.maint.Unlock()
+	c := cut{log: l}
+	if l.Err() != nil {
+		return c
+	}
+	c.leftovers, l.leftovers = l.leftovers, nil
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	segs := l.segs.Load()
-	start := l.logStart.Load()
+	segs, start := l.segs.Load(), l.logStart.Load()
 	n := 0
 	for n+1 < len(segs.list) && segs.list[n+1].Base() <= start {
 		n++
 	}
-	if n == 0 {
+	if n > 0 {
+		c.segs = segs.list[:n:n]
+		l.segs.Store(&segmentList{append([]*handle(nil), segs.list[n:]...)})
+	}
+	l.mu.Unlock()
+	c.first = segs.list[n].Base()
+	if (n > 0 || c.leftovers != nil) && l.durableMark() < c.first { // a mark is wanted, for which all is to be sealed and flushed
+		l.retrySealing()
+		l.requestFlush(l.logEnd.Load(), l.flushGeneration())
+	}
+	return c
+}
+
+// delete renames the files at once, oldest first; they are removed after the delay.
+func (c *cut) delete(now int64) {
+	l := c.log
+	l.maint.Lock()
+	defer l.maint.Unlock()
+	if l.Err() != nil {
+		c.release(0)
+		return
+	}
+	if !l.entries.durable() { // a power cut must not leave a log without any segment
+		if err := l.dir.syncFailed("sync directory", l.syncDir()); err != nil {
+			l.e.log.Warn("segments below the log start are kept until the next start", "partition", l.tp.String(), "err", err)
+			c.release(0)
+			return
+		}
+	}
+	for i, base := range c.leftovers {
+		if err := l.dir.withReserve(func() error { return l.removeSegmentFiles(base) }); err != nil {
+			c.failed(base, err)
+			l.leftovers = c.leftovers[i:]
+			break
+		}
+	}
+	for i, h := range c.segs {
+		if err := l.dir.withReserve(h.Delete); err != nil {
+			c.failed(h.Base(), err) // the files keep their names; the next start finds them below the log start
+			c.release(i)
+			return
+		}
+		l.e.trash.addSegment(l.dir, h.Segment, now+l.cfg.Load().FileDeleteDelayMs)
+	}
+	_ = removeSnapshotsBelow(l.e.o.FS, l.path, min(c.first, l.promise.snapshotOffset)) // derived; the next time
+}
+
+func (c *cut) failed(base int64, err error) {
+	err = c.log.dir.failed("delete segment", err)
+	c.log.e.log.Warn("deleting a segment failed", "partition", c.log.tp.String(), "segment", base, "err", err)
+}
+
+func (c *cut) release(from int) {
+	for _, h := range c.segs[from:] {
+		h.Release()
+	}
+}
+
+// removeLeftovers removes the segments below the log start that the start has found, if nothing of them is needed any more; else retention does it.
+func (l *Log) removeLeftovers() error {
+	l.maint.Lock()
+	defer l.maint.Unlock()
+	if l.leftovers == nil || l.Err() != nil || l.durableMark() < l.segs.Load().list[0].Base() {
 		return nil
 	}
-	l.segs.Store(&segmentList{append([]*handle(nil), segs.list[n:]...)})
-	return segs.list[:n]
+	for _, base := range l.leftovers {
+		if err := l.removeSegmentFiles(base); err != nil {
+			return err
+		}
+	}
+	l.leftovers = nil
+	return nil
 }
 
 // removeSnapshot removes one producer snapshot; it is a derived file, so a failure only leaves it behind.

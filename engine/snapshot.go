@@ -7,7 +7,6 @@ import (
 	"hash/crc32"
 	"io/fs"
 	"path/filepath"
-	"slices"
 
 	"github.com/leatmq/leat/internal/vfs"
 )
@@ -141,35 +140,6 @@ func (e *snapshotEntry) reach() int64 { return max(e.lastOffset, e.txnFirstOffse
 // writeSnapshot writes the snapshot at offset. It is durable when it returns nil.
 func writeSnapshot(fsys vfs.FS, dir string, offset int64, entries []snapshotEntry) error {
 	return vfs.WriteFileAtomic(fsys, filepath.Join(dir, snapshotFileName(offset)), encodeSnapshot(entries))
-}
-
-// loadedSnapshot is what loadNewestSnapshot found.
-type loadedSnapshot struct {
-	entries []snapshotEntry
-	offset  int64   // noOffset: there is no usable snapshot
-	skipped []error // one per snapshot that was passed over: *CorruptError or what the file system said
-}
-
-// loadNewestSnapshot reads the newest usable snapshot that is not beyond maxOffset. Broken ones are passed over; only a directory that cannot
-// be listed is an error.
-func loadNewestSnapshot(fsys vfs.FS, dir string, maxOffset int64) (loadedSnapshot, error) {
-	found := loadedSnapshot{offset: noOffset}
-	offsets, err := listSnapshots(fsys, dir)
-	if err != nil {
-		return found, err
-	}
-	for _, offset := range slices.Backward(offsets) {
-		if offset > maxOffset {
-			continue
-		}
-		entries, err := readSnapshot(fsys, dir, offset)
-		if err == nil {
-			found.entries, found.offset = entries, offset
-			break
-		}
-		found.skipped = append(found.skipped, err)
-	}
-	return found, nil
 }
 
 func readSnapshot(fsys vfs.FS, dir string, offset int64) ([]snapshotEntry, error) {

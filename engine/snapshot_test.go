@@ -84,6 +84,12 @@ func TestSnapshotNonsense(t *testing.T) {
 	}
 }
 
+// newestSnapshot looks in dir for the newest usable snapshot that is not beyond maxOffset.
+func newestSnapshot(fsys vfs.FS, dir string, maxOffset int64) (producerBase, error) {
+	l := &Log{e: &Engine{o: Options{FS: fsys}}, path: dir}
+	return l.producerBase(nil, 0, maxOffset, nil)
+}
+
 func TestSnapshotFiles(t *testing.T) {
 	fsys := newSideDir(t)
 	entry := func(lastOffset int64) []snapshotEntry {
@@ -91,13 +97,13 @@ func TestSnapshotFiles(t *testing.T) {
 	}
 	load := func(maxOffset, want int64, skipped int) {
 		t.Helper()
-		got, err := loadNewestSnapshot(fsys, sideDir, maxOffset)
+		got, err := newestSnapshot(fsys, sideDir, maxOffset)
 		sideMust(t, err)
-		if got.offset != want || len(got.skipped) != skipped {
-			t.Fatalf("up to %d: offset %d, skipped %v; want %d, %d", maxOffset, got.offset, got.skipped, want, skipped)
+		if got.newest != want || len(got.unusables) != skipped {
+			t.Fatalf("up to %d: offset %d, skipped %v; want %d, %d", maxOffset, got.newest, got.unusables, want, skipped)
 		}
-		if want >= 0 && got.entries[0].lastOffset != want-1 {
-			t.Fatalf("entries of another snapshot: %+v", got.entries)
+		if want >= 0 && got.snapshot[0].lastOffset != want-1 {
+			t.Fatalf("entries of another snapshot: %+v", got.snapshot)
 		}
 	}
 	load(100, -1, 0)
@@ -132,7 +138,7 @@ func TestSnapshotFiles(t *testing.T) {
 	sideMust(t, removeSnapshotsAbove(fsys, sideDir, -1))
 	mustList(t, fsys)
 
-	if _, err := loadNewestSnapshot(fsys, "no", 1); err == nil {
+	if _, err := newestSnapshot(fsys, "no", 1); err == nil {
 		t.Error("a missing directory is no error")
 	}
 }
@@ -152,8 +158,8 @@ func TestSnapshotReadError(t *testing.T) {
 	sideMust(t, writeSnapshot(m, sideDir, 20, nil))
 	f := vfs.NewFault(m)
 	f.Inject(vfs.Injection{Match: func(op vfs.Op) bool { return op.Kind == vfs.OpRead && strings.Contains(op.Name, "20") }, Err: vfs.ErrDiskBroken})
-	got, err := loadNewestSnapshot(f, sideDir, 100)
-	if err != nil || got.offset != 10 || len(got.skipped) != 1 {
+	got, err := newestSnapshot(f, sideDir, 100)
+	if err != nil || got.offset != 10 || len(got.unusables) != 1 {
 		t.Fatalf("%+v, %v", got, err)
 	}
 }
@@ -165,8 +171,8 @@ func TestSnapshotCrash(t *testing.T) {
 		}
 	}
 	atEveryCrash(t, put(1), put(2), func(after vfs.FS, done bool) {
-		got, err := loadNewestSnapshot(after, sideDir, 10)
-		if err != nil || len(got.entries) != 1 || len(got.skipped) != 0 || done && got.entries[0].producerID != 2 {
+		got, err := newestSnapshot(after, sideDir, 10)
+		if err != nil || len(got.snapshot) != 1 || len(got.unusables) != 0 || done && got.snapshot[0].producerID != 2 {
 			t.Fatalf("done %v: %+v, %v", done, got, err)
 		}
 	})

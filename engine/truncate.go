@@ -29,6 +29,7 @@ func (l *Log) Truncate(to int64) error {
 	if to < l.hw.Load() || to < l.logStart.Load() {
 		return ErrBelowHighWatermark
 	}
+	m := l.currentMark()
 	if err := l.lowerPromise(to); err != nil {
 		return err
 	}
@@ -37,7 +38,7 @@ func (l *Log) Truncate(to int64) error {
 	if err := l.cutSegments(to); err != nil {
 		return l.dir.fail("truncate", err)
 	}
-	if err := l.cutSideState(to); err != nil {
+	if err := l.cutSideState(to, m); err != nil {
 		return l.dir.fail("truncate", err)
 	}
 	l.requestFlush(to, l.flushGeneration())
@@ -111,8 +112,8 @@ func (l *Log) cutSegments(to int64) error {
 	return l.syncDir()
 }
 
-// cutSideState makes leader epochs and producers those of a log that ends at to.
-func (l *Log) cutSideState(to int64) error {
+// cutSideState makes leader epochs and producers those of a log that ends at to. m is the mark from before.
+func (l *Log) cutSideState(to int64, m *mark) error {
 	if l.epochs.truncateFromEnd(to) {
 		l.epochsChangedLocked()
 		if err := l.storeEpochs(); err != nil && !isDiskFull(err) {
@@ -122,20 +123,21 @@ func (l *Log) cutSideState(to int64) error {
 	if err := removeSnapshotsAbove(l.e.o.FS, l.path, to); err != nil {
 		return err
 	}
-	snap, err := loadNewestSnapshot(l.e.o.FS, l.path, to)
+	base, err := l.producerBase(m, l.segs.Load().list[0].Base(), to, nil)
 	if err != nil {
 		return err
 	}
-	l.promise.snapshotOffset = snap.offset
+	l.promise.snapshotOffset = base.newest
+	before := l.mu.producers
 	l.mu.producers = newProducerTable(l.e.o.Defaults.ProducerIDExpirationMs)
 	l.maybeUnstable.Store(true)
-	if snap.offset >= 0 {
-		l.mu.producers.restore(snap.entries)
-	}
-	from := max(snap.offset, l.logStart.Load())
-	return l.eachBatch(from, to, func(b record.Batch) {
-		if b.BaseOffset() >= from {
+	base.use(l.mu.producers)
+	err = l.eachBatch(base.offset, to, func(b record.Batch) {
+		if b.BaseOffset() >= base.offset {
 			l.mu.producers.update(b)
 		}
 	})
+	l.mu.producers.widen(before, to)
+	l.mu.producers.removeBelow(l.logStart.Load())
+	return err
 }
