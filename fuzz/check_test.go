@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/leatmq/leat/engine"
@@ -182,22 +183,7 @@ func (p *part) check(n *node, t *topic, how stopKind) error {
 	}
 	p.line, p.placed = line, len(line.batches)
 	p.shown, p.floor, p.ceil, p.epoch = hw, start, start, q.LeaderEpoch()
-	if p.producerDeleted() {
-		p.renew()
-	}
 	return nil
-}
-
-// producerDeleted tells whether the newest batch of the idempotent producer was deleted. What the broker remembers of the producer may then be
-// older than that batch: a start replays batches from the log start on, and the snapshot it begins with may be from before. Until the engine keeps a
-// newer snapshot than what it deletes, such a producer begins anew, as a client does that is told its sequence is out of order.
-func (p *part) producerDeleted() bool {
-	for i := len(p.line.batches) - 1; i >= 0; i-- {
-		if at := p.line.batches[i]; at.batch.idempotent {
-			return at.base < p.floor
-		}
-	}
-	return false
 }
 
 // least is the lowest log end that keeps what was promised.
@@ -285,35 +271,36 @@ func values(b record.Batch) (list [][]byte, err error) {
 	return list, err
 }
 
-// resendMax is how many batches of an idempotent producer may be unanswered when the broker goes down. Clients have five; a producer
-// snapshot, which is Kafka's, keeps one, so that a start that loads one knows an older batch only as out of order.
-const resendMax = 1
+// resendMax is how many batches of an idempotent producer may be unanswered when the broker goes down: as many as clients have on the way.
+const resendMax = 5
 
-// resend does what idempotent producers do after a restart of the broker: they send again what was not answered, in order. The newest
-// answered batch is sent again too, as by a client that has not heard the answer. Others forget what they don't know about.
+// resend does what idempotent producers do after a restart of the broker: they send again what was not answered, in order. Answered batches are sent again,
+// too, as by a client that has not heard the answer: in all the newest resendMax, also those whose records are deleted. Others forget what they don't know about.
 func (w *world) resend(n *node) error {
 	for _, t := range w.alive() {
 		for _, p := range t.parts {
-			w.mu.Lock()
-			again := p.inflight
-			p.inflight = nil
-			for _, b := range again {
-				if b.idempotent {
-					p.inflight = append(p.inflight, b)
-				}
-			}
-			list := append([]*batch(nil), p.inflight...)
-			if p.last.batch != nil && p.last.base >= p.floor {
-				list = append([]*batch{p.last.batch}, list...)
-			}
-			list = list[max(0, len(list)-resendMax):]
-			w.mu.Unlock()
-			for _, b := range list {
+			for _, b := range w.unheard(p) {
 				<-w.send(n, t, p, b, -1).done
 			}
 		}
 	}
 	return w.err()
+}
+
+// unheard returns what the partition's idempotent producer may send again.
+func (w *world) unheard(p *part) []*batch {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	again := p.inflight
+	p.inflight = nil
+	list := slices.Clone(p.answered)
+	for _, b := range again {
+		if b.idempotent {
+			p.inflight = append(p.inflight, b)
+			list = append(list, b)
+		}
+	}
+	return list[max(0, len(list)-resendMax):]
 }
 
 // verifyFiles checks every segment on the disk of a node that was stopped.

@@ -35,7 +35,7 @@ type metaKind uint8
 
 const (
 	metaAppend  metaKind = iota // batches, to one partition
-	metaAgain                   // the newest batch of the idempotent producer once more
+	metaAgain                   // the newest batches of the idempotent producer once more
 	metaDelete                  // records below upTo
 	metaTick                    // time passes; nothing is old enough for retention
 	metaExpire                  // time passes; everything is
@@ -171,9 +171,7 @@ func (r *metaRun) do(op *metaOp) error {
 	case metaAppend:
 		return r.append(p, op.batches)
 	case metaAgain:
-		if p.last.batch != nil && p.last.base >= q.LogStart() {
-			return r.append(p, []*batch{p.last.batch})
-		}
+		return r.append(p, slices.Clone(p.answered))
 	case metaDelete:
 		if start, hw := q.LogStart(), q.HighWatermark(); hw > start {
 			return deleteRecords(r.n, r.w, r.t, p, start+int64(op.upTo*float64(hw-start)))
@@ -235,14 +233,14 @@ func (r *metaRun) observe() (string, error) {
 	var b strings.Builder
 	for _, p := range r.t.parts {
 		q := r.n.repl.PartitionByID(r.t.id, p.number)
-		if err := describe(&b, q, r.t.parts[p.number].line); err != nil {
+		if err := describe(&b, q); err != nil {
 			return "", fmt.Errorf("partition %d: %w", p.number, err)
 		}
 	}
 	return b.String(), nil
 }
 
-func describe(b *strings.Builder, q *replication.Partition, line *timeline) error {
+func describe(b *strings.Builder, q *replication.Partition) error {
 	l := q.Log()
 	fmt.Fprintf(b, "partition %d: %d to %d, high watermark %d, last stable %d\n", q.Number(), q.LogStart(), q.LogEnd(), q.HighWatermark(), q.LastStable())
 	var stamps []int64
@@ -267,21 +265,15 @@ func describe(b *strings.Builder, q *replication.Partition, line *timeline) erro
 	}
 	offset, ts, epoch, ok, err := l.MaxTimestampOffset(q.HighWatermark())
 	fmt.Fprintf(b, "  largest time: offset %d, %d, epoch %d, %v, %v\n", offset, ts, epoch, ok, err)
-	describeProducers(b, q, line)
+	describeProducers(b, q)
 	return nil
 }
 
-// describeProducers leaves out producers whose newest batch was deleted: see part.producerDeleted.
-func describeProducers(b *strings.Builder, q *replication.Partition, line *timeline) {
+func describeProducers(b *strings.Builder, q *replication.Partition) {
 	all := q.Log().Producers()
 	slices.SortFunc(all, func(x, y engine.ProducerState) int { return cmp.Compare(x.ProducerID, y.ProducerID) })
 	for _, p := range all {
-		for _, at := range slices.Backward(line.batches) {
-			if at.batch.idempotent && at.base >= q.LogStart() {
-				fmt.Fprintf(b, "  producer %d: epoch %d, sequence %d, transaction %d\n", p.ProducerID, p.Epoch, p.LastSequence, p.CurrentTxnStartOffset)
-				break
-			}
-		}
+		fmt.Fprintf(b, "  producer %d: epoch %d, sequence %d, transaction %d\n", p.ProducerID, p.Epoch, p.LastSequence, p.CurrentTxnStartOffset)
 	}
 }
 

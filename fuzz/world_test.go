@@ -77,10 +77,9 @@ type part struct {
 	ceil     int64 // ... and at most this: nobody asked for more
 	epoch    int32 // leader epoch that was seen
 	sent     int32 // batches
-	producer int64 // id of the idempotent one
-	sequence int32 // its next
+	sequence int32 // of the idempotent producer: its next
 	inflight []*batch
-	last     placement // newest answered batch of the idempotent producer
+	answered []*batch // the newest resendMax of the idempotent producer
 }
 
 // batch is a batch as a client sent it. Every record of every batch is different.
@@ -144,7 +143,7 @@ func (w *world) clone() *world {
 		tc.parts = make([]*part, len(t.parts))
 		for n, p := range t.parts {
 			pc := *p
-			pc.inflight = slices.Clone(p.inflight)
+			pc.inflight, pc.answered = slices.Clone(p.inflight), slices.Clone(p.answered)
 			tc.parts[n] = &pc
 		}
 		c.topics[i] = &tc
@@ -211,7 +210,7 @@ func (w *world) makeBatch(t *topic, p *part, rng *rand.Rand, nowMs int64, idempo
 	p.sent++
 	o := record.Options{}
 	if idempotent {
-		o.Idempotent, o.ProducerID, o.BaseSequence = true, 7_000_000+int64(p.number)+p.producer, p.sequence
+		o.Idempotent, o.ProducerID, o.BaseSequence = true, 7_000_000+int64(p.number), p.sequence
 		p.sequence += b.records
 	}
 	if rng.IntN(3) == 0 {
@@ -304,7 +303,7 @@ func (c *call) ProduceDone(r *replication.Produce) {
 		c.p.shown = max(c.p.shown, r.LastOffset+1)
 	}
 	if c.b.idempotent {
-		c.p.last = placement{r.BaseOffset, c.b}
+		c.p.answer(c.b)
 	}
 }
 
@@ -341,8 +340,11 @@ func (p *part) String() string {
 	return s.String()
 }
 
-// renew begins with a new idempotent producer.
-func (p *part) renew() {
-	p.producer, p.sequence, p.last = p.producer+1000, 0, placement{}
-	p.inflight = slices.DeleteFunc(p.inflight, func(b *batch) bool { return b.idempotent })
+// answer notes an answered batch of the idempotent producer; one that was sent again keeps its place.
+func (p *part) answer(b *batch) {
+	if slices.Contains(p.answered, b) {
+		return
+	}
+	p.answered = append(p.answered, b)
+	p.answered = p.answered[max(0, len(p.answered)-resendMax):]
 }
