@@ -33,10 +33,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	mathrand "math/rand/v2"
 	"net"
 	"runtime"
-	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -154,16 +154,16 @@ func randomInt32() int32 {
 
 // listen binds the listeners: a port that is taken is found before any file is touched.
 func (b *Broker) listen(cfg *config.Broker) error {
-	for _, l := range cfg.Listeners {
-		address := net.JoinHostPort(l.Host, strconv.Itoa(l.Port))
-		s, err := netio.Listen(netio.Options{
-			Address: address, Driver: cfg.NetworkDriver, Loops: cfg.NetworkLoops, Handler: b,
-			MaxFrame: cfg.SocketRequestMaxBytes, FrameBytesLimit: cfg.QueuedMaxRequestBytes,
-			MaxConnections: cfg.MaxConnections, MaxPerIP: cfg.MaxConnectionsPerIP, MaxInFlight: cfg.ConnectionMaxInFlight,
-			IdleTimeout: time.Duration(cfg.ConnectionsMaxIdleMs) * time.Millisecond, Logger: b.log,
-		})
+	for n, l := range cfg.Listeners {
+		o := networkOptions(cfg)
+		o.Address = net.JoinHostPort(l.Host, strconv.Itoa(l.Port))
+		o.Handler, o.Logger = &entrance{b, n}, b.log
+		if n > 0 {
+			o.Together = b.servers[0].server // the limits are the broker's, not each listener's
+		}
+		s, err := netio.Listen(o)
 		if err != nil {
-			return &listenError{address, err}
+			return &listenError{o.Address, err}
 		}
 		e := listening{listener: l, server: s}
 		for i := range cfg.AdvertisedListeners {
@@ -174,6 +174,29 @@ func (b *Broker) listen(cfg *config.Broker) error {
 		b.servers = append(b.servers, e)
 	}
 	return nil
+}
+
+// networkOptions are the network's settings in netio's words, where 0 is a default: here 0 connections are none, 0 ms are over at once, and -1 bytes are
+// no limit.
+func networkOptions(cfg *config.Broker) netio.Options {
+	o := netio.Options{
+		Driver: cfg.NetworkDriver, Loops: cfg.NetworkLoops, MaxFrame: cfg.SocketRequestMaxBytes, FrameBytesLimit: cfg.QueuedMaxRequestBytes,
+		MaxConnections: cfg.MaxConnections, MaxPerIP: cfg.MaxConnectionsPerIP, MaxInFlight: cfg.ConnectionMaxInFlight,
+		IdleTimeout: time.Duration(min(cfg.ConnectionsMaxIdleMs, math.MaxInt64/int64(time.Millisecond))) * time.Millisecond,
+	}
+	if o.FrameBytesLimit <= 0 {
+		o.FrameBytesLimit = math.MaxInt64
+	}
+	if o.MaxConnections == 0 {
+		o.MaxConnections = -1
+	}
+	if o.MaxPerIP == 0 {
+		o.MaxPerIP = -1
+	}
+	if o.IdleTimeout == 0 {
+		o.IdleTimeout = time.Millisecond
+	}
+	return o
 }
 
 // open opens the layers bottom up.
@@ -255,8 +278,8 @@ func (l *listening) port() int {
 // address is where a client on conn finds a broker: what was configured, else the address by which the client reached us (design decision 14).
 func (b *Broker) address(n *metadata.BrokerInfo, conn netio.Conn) (host string, port int32) {
 	i := 0
-	if n.ID == b.nodeID {
-		i = max(b.listenerOf(conn), 0)
+	if own, ok := conn.Data().(*connection); ok && n.ID == b.nodeID {
+		i = own.listener
 	}
 	if i < len(n.Listeners) {
 		host, port = n.Listeners[i].Host, n.Listeners[i].Port
@@ -265,12 +288,6 @@ func (b *Broker) address(n *metadata.BrokerInfo, conn netio.Conn) (host string, 
 		return local.Addr().Unmap().WithZone("").String(), int32(local.Port())
 	}
 	return host, port
-}
-
-// listenerOf is the index of the listener that accepted conn, -1 if it is none of ours.
-func (b *Broker) listenerOf(conn netio.Conn) int {
-	port := int(conn.LocalAddr().Port())
-	return slices.IndexFunc(b.servers, func(l listening) bool { return l.port() == port })
 }
 
 // Addrs are the addresses the broker listens on, with real ports.

@@ -11,8 +11,9 @@ import (
 // Order: a request that needs a worker runs when the appends of all earlier Produce requests are done, and later requests wait until it is done. So
 // topics, configs and the ends of logs change in the order in which the client asked.
 type connection struct {
-	conn netio.Conn
-	mu   struct {
+	conn     netio.Conn
+	listener int // index of Broker.servers
+	mu       struct {
 		sync.Mutex
 		appending int        // Produce requests whose batches are not all in their logs
 		busy      bool       // a request runs on a worker, or waits to
@@ -58,11 +59,11 @@ func (s *connections) each(fn func(*connection)) {
 }
 
 // connection returns the broker's side of a connection, made at its first request.
-func (b *Broker) connection(c netio.Conn) *connection {
+func (b *Broker) connection(c netio.Conn, listener int) *connection {
 	if conn, ok := c.Data().(*connection); ok {
 		return conn
 	}
-	conn := &connection{conn: c}
+	conn := &connection{conn: c, listener: listener}
 	c.SetData(conn)
 	b.conns.add(conn)
 	return conn

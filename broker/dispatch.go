@@ -62,15 +62,22 @@ type request struct {
 // maxKeptBytes is the largest answer buffer that is kept for the next request.
 const maxKeptBytes = 64 << 10
 
+// entrance is a listener's door into the broker: the handler of its server.
+type entrance struct {
+	b        *Broker
+	listener int // index of Broker.servers
+}
+
 // OnRequest is netio's upcall, on the connection's loop.
-func (b *Broker) OnRequest(call *netio.Call) {
+func (e *entrance) OnRequest(call *netio.Call) {
+	b := e.b
 	r, _ := call.User.(*request)
 	if r == nil {
 		r = new(request)
 		call.User = r
 	}
 	r.call = call
-	r.conn = b.connection(call.Conn)
+	r.conn = b.connection(call.Conn, e.listener)
 	if err := r.decode(); err != nil {
 		b.refuse(r, err)
 		return
@@ -82,7 +89,8 @@ func (b *Broker) OnRequest(call *netio.Call) {
 }
 
 // OnClose is netio's upcall when a connection is gone.
-func (b *Broker) OnClose(c netio.Conn, err error) {
+func (e *entrance) OnClose(c netio.Conn, err error) {
+	b := e.b
 	b.logClosed(c, err)
 	conn, _ := c.Data().(*connection)
 	if conn == nil {

@@ -15,15 +15,14 @@ import (
 
 // base is what both drivers' servers share: options, counters, admission, the pool of calls.
 type base struct {
-	o      Options
-	log    *slog.Logger
-	frames account
+	o   Options
+	log *slog.Logger
+	*limits
 	// largestFrame is what has room in frames.
 	largestFrame int
 	calls        sync.Pool // of *Call, with the User the handler left in it
 	// lines is for what peers can cause.
-	lines      *loglimit.Logger
-	unfinished unfinished
+	lines *loglimit.Logger
 
 	connections  atomic.Int64
 	muted        atomic.Int64
@@ -36,21 +35,39 @@ type base struct {
 	panics       atomic.Int64
 	bytesIn      atomic.Int64
 	bytesOut     atomic.Int64
+}
 
-	admission struct {
+// limits is what limits count: of one server, or of all that have it together (Options.Together).
+type limits struct {
+	frames     account
+	unfinished unfinished
+	admission  struct {
 		sync.Mutex
-		perIP map[netip.Addr]int // connections; only while MaxPerIP is set
+		connections int
+		perIP       map[netip.Addr]int // connections; only while MaxPerIP is set
 	}
 }
+
+func newLimits(o *Options) *limits {
+	l := &limits{}
+	l.frames.limit, l.frames.nowMs = o.FrameBytesLimit, o.NowMs
+	l.admission.perIP = map[netip.Addr]int{}
+	return l
+}
+
+// common is what a server shares with those that name it in Options.Together.
+func (b *base) common() *limits { return b.limits }
 
 func (b *base) init(o Options) {
 	b.o = o
 	b.log = o.Logger
 	b.lines = loglimit.New(o.Logger, o.NowMs)
-	b.frames.limit = o.FrameBytesLimit
-	b.frames.nowMs = o.NowMs
+	if other, ok := o.Together.(interface{ common() *limits }); ok {
+		b.limits = other.common()
+	} else {
+		b.limits = newLimits(&o)
+	}
 	b.largestFrame = b.frames.largest()
-	b.admission.perIP = map[netip.Addr]int{}
 }
 
 // watch does what is due about once a second on behalf of all connections.
@@ -89,9 +106,9 @@ func (b *base) admit(ip netip.Addr) bool {
 	defer b.admission.Unlock()
 	reason := ""
 	switch {
-	case b.o.MaxConnections > 0 && b.connections.Load() >= int64(b.o.MaxConnections):
+	case b.o.MaxConnections != 0 && b.admission.connections >= max(b.o.MaxConnections, 0):
 		reason = "max.connections is reached"
-	case b.o.MaxPerIP > 0 && b.admission.perIP[ip] >= b.o.MaxPerIP:
+	case b.o.MaxPerIP != 0 && b.admission.perIP[ip] >= max(b.o.MaxPerIP, 0):
 		reason = "max.connections.per.ip is reached"
 	}
 	if reason != "" {
@@ -102,6 +119,7 @@ func (b *base) admit(ip netip.Addr) bool {
 	if b.o.MaxPerIP > 0 {
 		b.admission.perIP[ip]++
 	}
+	b.admission.connections++
 	b.connections.Add(1)
 	b.accepted.Add(1)
 	return true
@@ -110,6 +128,7 @@ func (b *base) admit(ip netip.Addr) bool {
 func (b *base) leave(ip netip.Addr) {
 	b.admission.Lock()
 	defer b.admission.Unlock()
+	b.admission.connections--
 	b.connections.Add(-1)
 	if b.o.MaxPerIP <= 0 {
 		return

@@ -106,6 +106,58 @@ func TestMaxConnections(t *testing.T) {
 	})
 }
 
+// Servers together count their connections and their frames together; a negative limit lets nobody in.
+func TestLimitsTogether(t *testing.T) {
+	forEachDriver(t, func(t *testing.T, d driver) {
+		for _, o := range []Options{{MaxConnections: 2}, {MaxPerIP: 2}} {
+			o.Handler = newTestHandler(echo)
+			first := start(t, d.options(o))
+			o.Together = first
+			second := start(t, d.options(o))
+			kept := []*client{dial(t, d, first), dial(t, d, second)}
+			eventually(t, "a connection of each", func() bool { return first.Stats().Connections == 1 && second.Stats().Connections == 1 })
+			for _, s := range []Server{first, second} {
+				if _, err := dial(t, driver{name: d.name}, s).tryRecv(); err == nil || s.Stats().Rejected != 1 {
+					t.Errorf("a third connection: %v, %+v", err, s.Stats())
+				}
+			}
+			kept[0].Close()
+			eventually(t, "a place", func() bool { return first.Stats().Connections == 0 })
+			c := dial(t, d, second)
+			c.send([]byte("x"))
+			c.recv()
+		}
+		for _, o := range []Options{{MaxConnections: -1}, {MaxPerIP: -1}} {
+			o.Handler = newTestHandler(echo)
+			s := start(t, d.options(o))
+			if _, err := dial(t, driver{name: d.name}, s).tryRecv(); err == nil || s.Stats().Rejected != 1 {
+				t.Errorf("%v, %+v", err, s.Stats())
+			}
+		}
+	})
+}
+
+// Frame memory of servers together: what a request of one holds is missing at the other, and comes back to it.
+func TestFrameMemoryTogether(t *testing.T) {
+	forEachDriver(t, func(t *testing.T, d driver) {
+		const size = 3 << 20
+		calls := make(chan *Call, 1)
+		o := Options{FrameBytesLimit: 4 << 20, MaxFrame: size, Handler: newTestHandler(func(c *Call) { calls <- c })}
+		first := start(t, d.options(o))
+		o.Together = first
+		second := start(t, d.options(o))
+		holder, waiter := dial(t, d, first), dial(t, d, second)
+		holder.send(pattern(size))
+		held := receive(t, calls, "the first request")
+		go waiter.Write(frameOf(pattern(size)))
+		eventually(t, "the second request to wait for memory", func() bool { return baseOf(second).frames.waiters.Load() == 1 })
+		held.Complete(Response{Body: []byte{0, 0, 0, 1, 'k'}})
+		receive(t, calls, "the second request").Complete(Response{Body: []byte{0, 0, 0, 1, 'k'}})
+		holder.recv()
+		waiter.recv()
+	})
+}
+
 // "localhost" is both loopback addresses, where this machine has them, with one port.
 func TestLocalhostIsBothFamilies(t *testing.T) {
 	forEachDriver(t, func(t *testing.T, d driver) {

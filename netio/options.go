@@ -54,12 +54,16 @@ type Options struct {
 
 	MaxFrame                int   // largest request in bytes; 100 MiB
 	MaxFrameUnauthenticated int   // the same while Conn.Principal is nil; MaxFrame
-	MaxConnections          int   // unlimited
-	MaxPerIP                int   // unlimited
+	MaxConnections          int   // unlimited; negative: none are taken
+	MaxPerIP                int   // unlimited; negative: none are taken
 	MaxInFlight             int   // unanswered requests per connection; 64
 	InFlightBytesLimit      int   // bytes of unanswered requests per connection; 16 MiB. One request may exceed it
 	QueuedBytesLimit        int   // bytes in memory of unsent answers per connection; 1 MiB. One answer may exceed it
 	FrameBytesLimit         int64 // memory of all request frames but 64 KiB per connection; max(512 MiB, 2 x MaxFrame). It limits MaxFrame
+
+	// Together is another server whose connections and frame memory count with this one's: MaxConnections, MaxPerIP and
+	// FrameBytesLimit, which is the other's, hold for the sum. nil: they are this server's alone.
+	Together Server
 
 	IdleTimeout      time.Duration // no byte in either direction, no call with the handler; 10 min. Negative: never
 	FrameTimeout     time.Duration // in which 64 KiB of an unfinished frame must arrive, or its end; 30 s. Negative: never
