@@ -62,6 +62,8 @@ func TestExitCodes(t *testing.T) {
 		{"nonsense", exitUsage, "nonsense"},
 		{"version extra", exitUsage, "extra"},
 		{"serve --nonsense", exitUsage, "--nonsense"},
+		{"serve --data-dir=", exitUsage, "--data-dir"},
+		{"config --config=", exitUsage, "--config"},
 		{"serve --set num.partitions", exitUsage, "key=value"},
 		{"serve --set num.partition=3", exitUsage, "num.partitions"},
 		{"serve --set num.partitions=many", exitUsage, "num.partitions"},

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -15,10 +16,12 @@ type settings struct {
 	dataDir string
 	listen  []string
 	set     []string
+	given   func(flag string) bool
 }
 
 func (s *settings) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
+	s.given = f.Changed
 	f.StringVar(&s.file, "config", "", "properties file with broker keys; a Kafka server.properties will do")
 	f.StringVar(&s.dataDir, "data-dir", "", "where the data is kept (log.dirs; default \"data\")")
 	f.StringArrayVar(&s.listen, "listen", nil, "address to listen on, HOST:PORT; no host means every address of the machine, port 0 takes a free one; may be given several times (listeners; default localhost:9092)")
@@ -27,6 +30,12 @@ func (s *settings) addFlags(cmd *cobra.Command) {
 
 // load makes the configuration: defaults, then the file, then the flags.
 func (s *settings) load() (*config.Set, error) {
+	switch { // such as "$DIR" of a variable that is not set: the default would be a surprise
+	case s.file == "" && s.given("config"):
+		return nil, usageError{errors.New("--config is given without a file")}
+	case s.dataDir == "" && s.given("data-dir"):
+		return nil, usageError{errors.New("--data-dir is given without a directory")}
+	}
 	set := config.NewSet()
 	if s.file != "" {
 		if err := set.LoadFile(s.file); err != nil {
