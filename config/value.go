@@ -101,8 +101,10 @@ func SplitList(s string) []string {
 		return nil
 	}
 	var list []string
+	seen := map[string]bool{}
 	for item := range strings.SplitSeq(s, ",") {
-		if item = strings.TrimSpace(item); !slices.Contains(list, item) {
+		if item = strings.TrimSpace(item); !seen[item] {
+			seen[item] = true
 			list = append(list, item)
 		}
 	}

@@ -241,6 +241,49 @@ func TestAlterConfigsAnswers(t *testing.T) {
 	f("ok", same, ResourceConfig{Type: BrokerResource, Name: "1", Changes: []ConfigChange{{Name: "log.retention.ms", Value: "5"}}})
 }
 
+// A request may be 100 MiB long and is planned while all other changes wait: what it costs must grow with its length, no faster. With a loop in a loop this
+// test takes many minutes.
+func TestPlansOfHugeRequests(t *testing.T) {
+	const n = 100_000
+	image, _ := apply(t, brokers(t, 1, 0), topicRecords("a", 1, 1, 1)...)
+	var more []PartitionsSpec
+	var topics []TopicSpec
+	var items strings.Builder
+	for i := range n {
+		more = append(more, PartitionsSpec{Topic: fmt.Sprintf("no-topic-%d", i), Count: 5})
+		topics = append(topics, spec(fmt.Sprintf("t-%d", i), recordsPerRequestMax, 1))
+		if items.Len() < stringBytesMax-10 {
+			fmt.Fprintf(&items, "%d:1,", i)
+		}
+	}
+	list := strings.TrimSuffix(items.String(), ",")
+	if _, results := testController().createPartitions(image, CreatePartitionsRequest{Topics: more}); results[n-1].Err == nil {
+		t.Error("partitions of no topic")
+	}
+	if _, results := testController().createTopics(image, CreateTopicsRequest{Topics: topics}); results[0].Err == nil || results[n-1].Err.Kind != PolicyViolation {
+		t.Errorf("%v, %v", results[0].Err, results[n-1].Err)
+	}
+	const key = "leader.replication.throttled.replicas"
+	change := func(ch ConfigChange) *Error {
+		_, results := testController().alterConfigs(image, AlterConfigsRequest{Resources: []ResourceConfig{{Type: TopicResource, Name: "a", Changes: []ConfigChange{ch}}}})
+		return results[0].Err
+	}
+	for _, op := range []ConfigOp{OpSet, OpAppend, OpSubtract} {
+		if err := change(ConfigChange{Name: key, Op: op, Value: list}); err != nil {
+			t.Errorf("op %d: %v", op, err)
+		}
+		if err := change(ConfigChange{Name: key, Op: op, Value: strings.Repeat(list, 2)}); err == nil || err.Kind != InvalidRequest {
+			t.Errorf("op %d with more than fits: %v", op, err)
+		}
+	}
+	if got := changeList(list, list, OpSubtract); got != "" {
+		t.Errorf("all taken away: %d bytes", len(got))
+	}
+	if got := changeList("a,b,a", "a", OpSubtract) + " " + changeList("a", "b,a,b", OpAppend); got != "b a,b" {
+		t.Error(got)
+	}
+}
+
 // TestPlacement: leaders are balanced, replicas distinct, in different racks when there are enough, fenced brokers last.
 func TestPlacement(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))

@@ -100,6 +100,9 @@ func (c *controller) applyChanges(old map[string]string, rc *ResourceConfig) (ma
 			return nil, errorf(InvalidRequest, "Error due to duplicate config keys: %s", ch.Name)
 		}
 		seen[ch.Name] = true
+		if err := checkLength(ch.Name, ch.Value); err != nil {
+			return nil, err
+		}
 		if rc.Replace {
 			if ch.Null {
 				return nil, errorf(InvalidRequest, "Null value not supported for: %s", ch.Name)
@@ -112,6 +115,14 @@ func (c *controller) applyChanges(old map[string]string, rc *ResourceConfig) (ma
 		}
 	}
 	return next, nil
+}
+
+// checkLength refuses what no record can hold before anybody looks into it.
+func checkLength(name, value string) *Error {
+	if len(name) > stringBytesMax || len(value) > stringBytesMax {
+		return errorf(InvalidRequest, "A config has a name of %d bytes and a value of %d: allowed are %d each.", len(name), len(value), stringBytesMax)
+	}
+	return nil
 }
 
 func (c *controller) applyChange(next map[string]string, kind ResourceType, ch ConfigChange) *Error {
@@ -170,14 +181,20 @@ func (c *controller) listDefault(key config.Key) string {
 
 // changeList adds the parts of change to a comma separated list, or takes them away.
 func changeList(list, change string, op ConfigOp) string {
-	parts := splitList(list)
-	for _, p := range splitList(change) {
-		at := slices.Index(parts, p)
-		switch {
-		case op == OpAppend && at < 0:
+	parts, changes, named := splitList(list), splitList(change), map[string]bool{}
+	if op == OpSubtract {
+		for _, p := range changes {
+			named[p] = true
+		}
+		return strings.Join(slices.DeleteFunc(parts, func(p string) bool { return named[p] }), ",")
+	}
+	for _, p := range parts {
+		named[p] = true
+	}
+	for _, p := range changes {
+		if !named[p] {
+			named[p] = true
 			parts = append(parts, p)
-		case op == OpSubtract && at >= 0:
-			parts = slices.Delete(parts, at, at+1)
 		}
 	}
 	return strings.Join(parts, ",")

@@ -6,16 +6,14 @@ import "slices"
 func (c *controller) createPartitions(image *Image, r CreatePartitionsRequest) ([]Record, []TopicResult) {
 	var records []Record
 	results := make([]TopicResult, len(r.Topics))
+	times := make(map[string]int, len(r.Topics))
+	for n := range r.Topics {
+		times[r.Topics[n].Topic]++
+	}
 	for n := range r.Topics {
 		spec := &r.Topics[n]
 		results[n] = TopicResult{Name: spec.Topic}
-		named := 0
-		for i := range r.Topics {
-			if r.Topics[i].Topic == spec.Topic {
-				named++
-			}
-		}
-		if named > 1 {
+		if times[spec.Topic] > 1 {
 			results[n].Err = errorf(InvalidRequest, "Duplicate topic name.")
 			continue
 		}

@@ -39,13 +39,9 @@ func (p *topicsPlan) create(spec *TopicSpec) TopicResult {
 		result.Err = err
 		return result
 	}
-	placement, err := p.placement(spec)
+	placement, err := p.placement(spec, recordsPerRequestMax-len(p.records)-1-len(overrides))
 	if err != nil {
 		result.Err = err
-		return result
-	}
-	if len(p.records)+1+len(placement)+len(overrides) > recordsPerRequestMax {
-		result.Err = excessive()
 		return result
 	}
 	result.ID = p.randomID(func(id [16]byte) bool { return p.image.TopicByID(id) != nil })
@@ -89,6 +85,9 @@ func (p *topicsPlan) configs(entries []ConfigEntry) (map[string]string, *Error) 
 		if e.Null {
 			return nil, errorf(InvalidConfig, "Null value not supported for topic config: %s", e.Name)
 		}
+		if err := checkLength(e.Name, e.Value); err != nil {
+			return nil, err
+		}
 		overrides[e.Name] = e.Value
 	}
 	if err := p.rules.ValidateTopic(overrides); err != nil {
@@ -97,10 +96,10 @@ func (p *topicsPlan) configs(entries []ConfigEntry) (map[string]string, *Error) 
 	return overrides, nil
 }
 
-// placement is the replicas of each partition of a new topic, at least one partition.
-func (p *topicsPlan) placement(spec *TopicSpec) ([][]int32, *Error) {
+// placement is the replicas of each partition of a new topic: at least one partition, and at most limit.
+func (p *topicsPlan) placement(spec *TopicSpec, limit int) ([][]int32, *Error) {
 	if len(spec.Assignment) > 0 {
-		return manualPlacement(p.image, spec)
+		return manualPlacement(p.image, spec, limit)
 	}
 	partitions, rf, err := p.counts(spec)
 	if err != nil {
@@ -109,7 +108,7 @@ func (p *topicsPlan) placement(spec *TopicSpec) ([][]int32, *Error) {
 	if err := checkReplicationFactor(p.image, rf); err != nil {
 		return nil, err
 	}
-	if partitions > recordsPerRequestMax {
+	if partitions > limit {
 		return nil, excessive()
 	}
 	where := newPlacer(p.image.Brokers(), p.rand)
@@ -164,14 +163,14 @@ func checkReplicationFactor(image *Image, rf int) *Error {
 }
 
 // manualPlacement checks an assignment and puts it in order of partition.
-func manualPlacement(image *Image, spec *TopicSpec) ([][]int32, *Error) {
+func manualPlacement(image *Image, spec *TopicSpec, limit int) ([][]int32, *Error) {
 	if spec.ReplicationFactor != DefaultCount {
 		return nil, errorf(InvalidRequest, "A manual partition assignment was specified, but replication factor was not set to -1.")
 	}
 	if spec.Partitions != DefaultCount {
 		return nil, errorf(InvalidRequest, "A manual partition assignment was specified, but numPartitions was not set to -1.")
 	}
-	if len(spec.Assignment) > recordsPerRequestMax {
+	if len(spec.Assignment) > limit {
 		return nil, excessive()
 	}
 	placement := make([][]int32, len(spec.Assignment))

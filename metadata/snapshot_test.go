@@ -161,6 +161,26 @@ func TestSnapshotAndTrim(t *testing.T) {
 	}
 }
 
+// A snapshot that somebody has removed, which they may once there are newer ones, is no reason to complain for ever.
+func TestRemovedSnapshot(t *testing.T) {
+	o, l, _ := snapshotted(t)
+	ids, err := listSnapshots(o.FS, testDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := openTest(t, testOptions(t, o.FS), l.reopen())
+	if err := o.FS.Remove(filepath.Join(testDir, ids[1].file())); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		image, _ := apply(t, m.Image(), NoOp{})
+		m.image.Store(image)
+		if err := m.snapshots.write(image); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // TestDamagedSnapshots: the newest damaged, the one before and the log make the same image; both damaged, the start is
 // refused, for the log begins too late (B-A11, B-D5).
 func TestDamagedSnapshots(t *testing.T) {

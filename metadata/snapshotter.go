@@ -1,7 +1,9 @@
 package metadata
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -91,7 +93,7 @@ func (s *snapshotter) forget(old, kept []snapshotID) error {
 		if slices.Contains(kept, id) {
 			continue // it was damaged, and has been written again
 		}
-		if err := s.o.FS.Remove(filepath.Join(s.dir, id.file())); err != nil {
+		if err := s.o.FS.Remove(filepath.Join(s.dir, id.file())); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("removing an old one: %w", err)
 		}
 	}
