@@ -51,9 +51,16 @@ func ParseHeader(frame []byte) (h Header, body []byte, err error) {
 // Parse reads the header of a request frame (without its size) into h and returns the body, which aliases the frame. ClientID is a copy, or the
 // one h had before when it is the same: parsing all requests of a connection into one Header allocates once.
 //
-// Errors: *UnsupportedError with Key, Version and CorrelationID set in h; *MalformedError. The client id may be null or empty, unknown tagged
-// fields are skipped.
+// Errors: *UnsupportedError with Key, Version and CorrelationID set in h; *MalformedError. After an error h has no client id: it would be that of an
+// earlier request. The client id may be null or empty, unknown tagged fields are skipped.
 func (h *Header) Parse(frame []byte) (body []byte, err error) {
+	if body, err = h.parse(frame); err != nil {
+		h.ClientID, h.HasClientID = "", false
+	}
+	return body, err
+}
+
+func (h *Header) parse(frame []byte) (body []byte, err error) {
 	if len(frame) < 8 {
 		return nil, &MalformedError{Key: -1, Version: -1, Msg: fmt.Sprintf("a frame of %d bytes is too short for a header", len(frame))}
 	}

@@ -140,3 +140,17 @@ func FuzzParseHeader(f *testing.F) {
 		}
 	})
 }
+
+// A header that is parsed into again keeps nothing of the request before it, least of all its client's name.
+func TestHeaderErrorHasNoClientID(t *testing.T) {
+	var h Header
+	good := []byte{0, 18, 0, 0, 0, 0, 0, 1, 0, 5, 'a', 'l', 'i', 'c', 'e'}
+	for _, bad := range [][]byte{nil, {0, 99, 0, 0, 0, 0, 0, 2, 0, 3, 'b', 'o', 'b'}, {0, 18, 0, 0, 0, 0, 0, 2, 0, 3, 'b'}} {
+		if _, err := h.Parse(good); err != nil || h.ClientID != "alice" || !h.HasClientID {
+			t.Fatalf("%+v, %v", h, err)
+		}
+		if _, err := h.Parse(bad); err == nil || h.ClientID != "" || h.HasClientID {
+			t.Errorf("%q: %+v, %v", bad, h, err)
+		}
+	}
+}
