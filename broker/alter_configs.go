@@ -74,7 +74,7 @@ func (c *configChange) add(name string, op metadata.ConfigOp, value *string) {
 func (c *configChange) refuse(code protocol.Code, text string) { c.code, c.text = code, text }
 
 func (c *configChange) answer() (kmsg.ConfigResourceType, string, int16, *string) {
-	return c.kind, c.name, int16(c.code), optional(c.text)
+	return c.kind, c.name, int16(c.code), optional(short(c.text))
 }
 
 // alterConfigs makes the changes and notes in each what became of it.

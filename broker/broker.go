@@ -343,6 +343,7 @@ func (b *Broker) stopServers(ctx context.Context) error {
 
 // shut closes the layers top down; layers that were never opened are left out.
 func (b *Broker) shut(ctx context.Context) error {
+	whole := context.WithoutCancel(ctx) // as long as it takes: cut short, the next start has to look at every log
 	b.cancel()
 	b.requests.stop()
 	b.disk.stop()
@@ -352,10 +353,10 @@ func (b *Broker) shut(ctx context.Context) error {
 		b.repl.Close()
 	}
 	if b.meta != nil {
-		errs = append(errs, b.meta.Close(ctx))
+		errs = append(errs, b.meta.Close(whole))
 	}
 	if b.engine != nil {
-		errs = append(errs, b.engine.Close(context.WithoutCancel(ctx))) // as long as it takes: cut short, the next start has to look at every log
+		errs = append(errs, b.engine.Close(whole))
 	}
 	return errors.Join(errs...)
 }

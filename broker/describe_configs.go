@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"math"
 	"slices"
 	"strconv"
 
@@ -29,6 +30,9 @@ func handleDescribeConfigs(b *Broker, r *request) kmsg.Response {
 	for i := range req.Resources {
 		q := &req.Resources[i]
 		key := resource{q.ResourceType, q.ResourceName}
+		if id, err := strconv.ParseInt(q.ResourceName, 10, 32); err == nil && q.ResourceType == kmsg.ConfigResourceTypeBroker {
+			key.name = strconv.FormatInt(id, 10) // 01 and +1 are 1
+		}
 		again := named[key]
 		named[key] = true
 		if again {
@@ -38,18 +42,40 @@ func handleDescribeConfigs(b *Broker, r *request) kmsg.Response {
 		if !again || repeated <= maxRepeated {
 			values, code, text = b.configValues(q)
 		}
+		values = slices.DeleteFunc(values, func(v config.Value) bool {
+			return len(q.ConfigNames) > 0 && !slices.Contains(q.ConfigNames, v.Key.Name)
+		})
+		if name := tooLong(req, values); name != "" {
+			values, code, text = nil, protocol.UnsupportedVersion, "the value of "+name+" is too long for this version of DescribeConfigs: ask with version 4"
+		}
+		text = short(text)
 		a := kmsg.NewDescribeConfigsResponseResource()
 		a.ResourceType, a.ResourceName = q.ResourceType, q.ResourceName
 		a.ErrorCode = int16(code)
 		a.ErrorMessage = &text // empty, not null, on success: what a Kafka broker does
 		for j := range values {
-			if len(q.ConfigNames) == 0 || slices.Contains(q.ConfigNames, values[j].Key.Name) {
-				a.Configs = append(a.Configs, describedConfig(req, &values[j]))
-			}
+			a.Configs = append(a.Configs, describedConfig(req, &values[j]))
 		}
 		resp.Resources = append(resp.Resources, a)
 	}
 	return resp
+}
+
+// tooLong returns the first key with a value that no string of the request's version can hold.
+func tooLong(req *kmsg.DescribeConfigsRequest, values []config.Value) string {
+	if req.IsFlexible() {
+		return ""
+	}
+	for i := range values {
+		longest := len(values[i].Value)
+		for _, s := range values[i].Synonyms {
+			longest = max(longest, len(s.Value))
+		}
+		if longest > math.MaxInt16 {
+			return values[i].Key.Name
+		}
+	}
+	return ""
 }
 
 func (b *Broker) configValues(q *kmsg.DescribeConfigsRequestResource) ([]config.Value, protocol.Code, string) {

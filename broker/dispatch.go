@@ -54,6 +54,7 @@ type request struct {
 	msg    kmsg.Request // nil for Produce, which is read in place
 	out    []byte       // the answer's bytes
 	how    handler
+	onLoop bool // it runs on the connection's loop: it must not wait
 
 	produce produceOp
 	fetch   fetchOp
@@ -85,6 +86,7 @@ func (e *entrance) OnRequest(call *netio.Call) {
 	if !r.conn.admit(b, r) {
 		return // behind a request that runs on a worker
 	}
+	r.onLoop = true
 	b.run(r)
 }
 
@@ -118,7 +120,7 @@ func (b *Broker) logClosed(c netio.Conn, err error) {
 
 // decode reads header and body of the frame. Produce and Fetch bodies are read by their handlers.
 func (r *request) decode() (err error) {
-	r.msg = nil
+	r.msg, r.onLoop = nil, false
 	if cap(r.out) > maxKeptBytes {
 		r.out = nil
 	}

@@ -2,6 +2,7 @@ package broker
 
 import (
 	"errors"
+	"strings"
 
 	"github.com/leatmq/leat/engine"
 	"github.com/leatmq/leat/metadata"
@@ -100,6 +101,17 @@ func message(err error) *string {
 	if err == nil {
 		return nil
 	}
-	s := err.Error()
+	s := short(err.Error())
 	return &s
+}
+
+// textBytesMax bounds the texts of answers: they quote what was asked, and before the flexible versions no string may be longer than 32,767 bytes.
+const textBytesMax = 1000
+
+// short is a text that goes into any answer.
+func short(text string) string {
+	if len(text) <= textBytesMax {
+		return text
+	}
+	return strings.ToValidUTF8(text[:textBytesMax], "") + "..."
 }

@@ -22,6 +22,9 @@ import (
 //
 // Version notes: sessions from v7, epochs from v9, divergence (KIP-320) from v12, topics by id from v13, addresses of leaders from v16.
 
+// answerBytesMax bounds the records of an answer, for its size, headers included, is an int32.
+const answerBytesMax = 1 << 30
+
 // fetchTarget is what a client wants of one partition.
 type fetchTarget struct {
 	key              fetchKey
@@ -87,23 +90,31 @@ type fetchOp struct {
 func startFetch(b *Broker, r *request) {
 	op := &r.fetch
 	op.b, op.r = b, r
-	op.session, op.newOne, op.partial = nil, false, false
-	op.req = kmsg.FetchRequest{}
-	op.req.Default()
-	op.req.SetVersion(r.header.Version)
-	if err := protocol.DecodeInto(r.header, r.body, &op.req); err != nil {
+	if err := op.decode(); err != nil {
 		b.refuse(r, err)
 		return
 	}
-	op.committed = op.req.IsolationLevel == 1
-	op.maxBytes = min(max(int(op.req.MaxBytes), 0), b.settings().FetchMaxBytes)
-	op.minBytes = min(int(op.req.MinBytes), op.maxBytes)
 	op.deadline = time.Now().Add(time.Duration(op.req.MaxWaitMillis) * time.Millisecond)
 	if code := op.openSession(); code != protocol.None {
 		op.fail(code)
 		return
 	}
 	op.attempt(true)
+}
+
+// decode reads the request.
+func (op *fetchOp) decode() error {
+	op.session, op.newOne, op.partial = nil, false, false
+	op.req = kmsg.FetchRequest{}
+	op.req.Default()
+	op.req.SetVersion(op.r.header.Version)
+	if err := protocol.DecodeInto(op.r.header, op.r.body, &op.req); err != nil {
+		return err
+	}
+	op.committed = op.req.IsolationLevel == 1
+	op.maxBytes = min(max(int(op.req.MaxBytes), 0), op.b.settings().FetchMaxBytes, answerBytesMax)
+	op.minBytes = min(int(op.req.MinBytes), op.maxBytes)
+	return nil
 }
 
 // openSession finds the request's session and from it the partitions that are to be answered.

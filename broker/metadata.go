@@ -26,7 +26,9 @@ func handleMetadata(b *Broker, r *request) kmsg.Response {
 		refuseMetadata(req, resp)
 		return resp
 	}
-	b.createMissing(req, byID)
+	if !r.onLoop { // there nothing was missing a moment ago; what is now waits for the client's next request
+		b.createMissing(req, byID)
+	}
 	image := b.meta.Image()
 	b.describeBrokers(image, r.call.Conn, resp)
 	cluster := b.engine.ClusterID()

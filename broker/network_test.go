@@ -1,11 +1,16 @@
 package broker
 
 import (
+	"context"
 	"math"
+	"net/netip"
 	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/leatmq/leat/netio"
+	"github.com/leatmq/leat/protocol"
 )
 
 // What Kafka's numbers mean is kept where netio has other words for them.
@@ -40,5 +45,57 @@ func TestConnectionsOfAllListeners(t *testing.T) {
 	second := dialTo(t, n.b.Addrs()[1].String())
 	if _, err := second.readFrame(); err == nil {
 		t.Error("a second connection was taken")
+	}
+}
+
+// A time limit that is over is one for the connections: what follows takes as long as it needs, and nothing is wrong with that.
+func TestCloseAfterItsTime(t *testing.T) {
+	n := start(t)
+	n.dial().create("t", 1)
+	over, cancel := context.WithCancel(context.Background())
+	cancel()
+	n.closed = true
+	if err := n.b.Close(over); err != nil {
+		t.Error(err)
+	}
+	n.gone()
+}
+
+// stubConn is a connection that has nothing but what the broker keeps with it.
+type stubConn struct {
+	netio.Conn
+	data any
+}
+
+func (c *stubConn) Data() any                 { return c.data }
+func (c *stubConn) LocalAddr() netip.AddrPort { return netip.AddrPort{} }
+
+// A topic may go between the look that lets a Metadata request run on the loop and its answer: nothing is created there, for the loop would wait for the disk.
+func TestMetadataOnTheLoopCreatesNothing(t *testing.T) {
+	n := start(t)
+	ask := func(onLoop bool) protocol.Code {
+		req := metadataRequest(9, "gone")
+		req.AllowAutoTopicCreation = true
+		r := &request{call: &netio.Call{Conn: &stubConn{}}, msg: req, onLoop: onLoop}
+		return protocol.Code(handleMetadata(n.b, r).(*kmsg.MetadataResponse).Topics[0].ErrorCode)
+	}
+	if code := ask(true); code != protocol.UnknownTopicOrPartition {
+		t.Errorf("on the loop: %v", code)
+	}
+	if code := ask(false); code != protocol.None {
+		t.Errorf("on a worker: %v", code)
+	}
+}
+
+// The size of an answer is an int32, whatever fetch.max.bytes says.
+func TestFetchAnswerFitsItsSize(t *testing.T) {
+	n := start(t, "fetch.max.bytes=2147483647")
+	r := new(request)
+	r.fetch.b, r.fetch.r = n.b, r
+	req := kmsg.NewPtrFetchRequest()
+	req.Version, req.MaxBytes = 4, math.MaxInt32
+	r.header.Key, r.header.Version, r.body = protocol.KeyFetch, 4, req.AppendTo(nil)
+	if err := r.fetch.decode(); err != nil || r.fetch.maxBytes > answerBytesMax {
+		t.Errorf("%d bytes, %v", r.fetch.maxBytes, err)
 	}
 }
