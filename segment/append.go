@@ -14,15 +14,18 @@ type Entry struct {
 	BaseOffset, LastOffset int64
 	MaxTimestamp           int64
 	Size                   int
-	Control                bool // control batches do not move the time index
+	Control                bool // control batches do not move the time index, nor do batches that compaction left without records
 }
 
 // EntryOf describes b.
 func EntryOf(b record.Batch) Entry {
 	return Entry{
-		BaseOffset: b.BaseOffset(), LastOffset: b.LastOffset(), MaxTimestamp: b.MaxTimestamp(), Size: b.SizeInBytes(), Control: b.IsControl(),
+		BaseOffset: b.BaseOffset(), LastOffset: b.LastOffset(), MaxTimestamp: b.MaxTimestamp(), Size: b.SizeInBytes(), Control: !movesTime(b),
 	}
 }
+
+// movesTime tells whether the timestamps of b count for the time index: whether they are those of a user's records.
+func movesTime(b record.Batch) bool { return !b.IsControl() && b.Count() > 0 }
 
 // Append writes the batches in bufs, described in order by entries, at the end, and returns the position of the first. Their offsets must
 // follow the segment's (gaps are allowed). On error nothing was appended: what was written is cut off again, or the segment is failed.

@@ -7,6 +7,8 @@
 //	%020d.timeindex  time index         > package index, derived from the data file
 //	%020d.txnindex   aborted transactions, created with the first one
 //	*.deleted        the above, waiting to be removed
+//	*.cleaned        the above, being written by a compaction (Cleaned)
+//	*.swap           the above, written and about to take the place of the segments they were made of
 //
 // # Where a segment ends
 //

@@ -20,7 +20,7 @@ func (x *indexer) seed(h *headers, last index.TimeEntry) {
 		return
 	}
 	b, _, err := h.at(0)
-	if err == nil && !b.IsControl() && b.MaxTimestamp() == 0 && b.LastOffset() == last.Offset {
+	if err == nil && movesTime(b) && b.MaxTimestamp() == 0 && b.LastOffset() == last.Offset {
 		x.maxTimestamp = 0
 	}
 }

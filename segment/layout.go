@@ -14,6 +14,8 @@ const (
 	TimeIndexSuffix = ".timeindex"
 	TxnIndexSuffix  = ".txnindex"
 	DeletedSuffix   = ".deleted"
+	CleanedSuffix   = ".cleaned" // behind the name of a file that a compaction is writing
+	SwapSuffix      = ".swap"    // of one that is whole and takes the place of others
 )
 
 // suffixes lists the files of a segment, data first: without its data file a segment is not there.

@@ -217,7 +217,7 @@ func (s *Segment) timesComplete(h *headers, t index.TimeEntry, upTo int64) (bool
 			return false, err
 		case b.LastOffset() == t.Offset && b.MaxTimestamp() == t.Timestamp:
 			proven = true
-		case !b.IsControl() && b.MaxTimestamp() > s.builder.maxTimestamp:
+		case movesTime(b) && b.MaxTimestamp() > s.builder.maxTimestamp:
 			return false, nil
 		}
 		pos += int64(size)

@@ -320,7 +320,7 @@ func (w *timeWalk) check(e index.TimeEntry) (string, error) {
 		}
 		last, ts, before := b.LastOffset(), b.MaxTimestamp(), w.maxTs
 		w.pos += int64(size)
-		if !b.IsControl() {
+		if movesTime(b) {
 			w.maxTs = max(w.maxTs, ts)
 		}
 		if last < e.Offset {
