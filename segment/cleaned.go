@@ -39,6 +39,7 @@ type Cleaned struct {
 	times   *index.TimeImage
 	entries int // of the offset index; the time index has no more
 	txns    []index.AbortedTxn
+	hasTxns bool // there is a transaction index, if only an empty one
 }
 
 // CreateCleaned begins a segment that will have base offset base in dir. A file of that name that an interrupted compaction left is written over.
@@ -119,7 +120,11 @@ func (c *Cleaned) flush() error {
 }
 
 // AppendAborted adds an aborted transaction whose marker is in the segment.
-func (c *Cleaned) AppendAborted(t index.AbortedTxn) { c.txns = append(c.txns, t) }
+func (c *Cleaned) AppendAborted(t index.AbortedTxn) { c.txns, c.hasTxns = append(c.txns, t), true }
+
+// ReplaceTxns tells that the segment takes the place of one with the same base and a transaction index. It gets one, even an empty one, so that the old
+// one cannot be left in its place.
+func (c *Cleaned) ReplaceTxns() { c.hasTxns = true }
 
 // Sync makes the data durable and stamps the file with the broker's time of the last append to what it was made of, by which retention goes.
 func (c *Cleaned) Sync(appendTimeMs int64) error {
@@ -149,8 +154,11 @@ func (c *Cleaned) SyncIndexes() error {
 	if err := c.times.Store(c.o.FS, c.path(TimeIndexSuffix, CleanedSuffix)); err != nil {
 		return err
 	}
-	if len(c.txns) == 0 {
+	if !c.hasTxns {
 		return nil
+	}
+	if err := vfs.WriteFileAtomic(c.o.FS, c.path(TxnIndexSuffix, CleanedSuffix), nil); err != nil {
+		return err
 	}
 	x, err := index.OpenTxn(c.o.FS, c.path(TxnIndexSuffix, CleanedSuffix))
 	if err != nil {
