@@ -46,6 +46,10 @@ type Broker struct {
 	LogStartCheckpointMs          int64 // log.flush.start.offset.checkpoint.interval.ms
 	HighWatermarkCheckpointMs     int64
 	ProducerIDExpirationMs        int64
+	CleanerEnable                 bool
+	CleanerBackoffMs              int64   // between looks for work
+	CleanerDedupeBufferBytes      int64   // the most memory for the keys of one round
+	CleanerMaxBytesPerSecond      float64 // read and written
 	MetadataSnapshotMaxNewBytes   int64 // metadata.log.max.record.bytes.between.snapshots
 	MetadataSnapshotMaxIntervalMs int64
 	MetadataSegmentBytes          int

@@ -126,10 +126,9 @@ replica.selector.class replica.socket.receive.buffer.bytes replica.socket.timeou
 replication.quota.window.size.seconds request.timeout.ms socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms
 `
 
-// Compaction: not there so far.
+// Compaction: one thread, whose buffers follow from log.cleaner.dedupe.buffer.size and max.message.bytes.
 const compactionKeys = `
-log.cleaner.backoff.ms log.cleaner.dedupe.buffer.size log.cleaner.enable log.cleaner.io.buffer.load.factor log.cleaner.io.buffer.size
-log.cleaner.io.max.bytes.per.second log.cleaner.threads
+log.cleaner.io.buffer.load.factor log.cleaner.io.buffer.size log.cleaner.threads
 `
 
 // Tiered storage.

@@ -32,16 +32,20 @@ func golden(t *testing.T, name string) [][]string {
 
 // Where leat's table says something else than Kafka's on purpose, with what leat says.
 var deviations = map[string]string{
-	"broker listeners default":                          "PLAINTEXT://localhost:9092", // nobody gets in from outside unasked
-	"broker listeners readonly":                         "true",
-	"broker listener.security.protocol.map default":     "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT", // the peer's file sets it
-	"broker listener.security.protocol.map readonly":    "true",
-	"broker log.dirs default":                           "data",
-	"broker node.id default":                            "1",
-	"broker queued.max.request.bytes default":           "536870912", // memory is limited
-	"broker max.connections readonly":                   "true",
-	"broker max.connections.per.ip readonly":            "true",
-	"broker num.recovery.threads.per.data.dir readonly": "true",
+	"broker listeners default":                            "PLAINTEXT://localhost:9092", // nobody gets in from outside unasked
+	"broker listeners readonly":                           "true",
+	"broker listener.security.protocol.map default":       "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT", // the peer's file sets it
+	"broker listener.security.protocol.map readonly":      "true",
+	"broker log.dirs default":                             "data",
+	"broker node.id default":                              "1",
+	"broker queued.max.request.bytes default":             "536870912", // memory is limited
+	"broker max.connections readonly":                     "true",
+	"broker max.connections.per.ip readonly":              "true",
+	"broker num.recovery.threads.per.data.dir readonly":   "true",
+	"broker log.cleaner.backoff.ms readonly":              "true",
+	"broker log.cleaner.dedupe.buffer.size default":       "67108864", // the memory it may take is what it takes
+	"broker log.cleaner.dedupe.buffer.size readonly":      "true",
+	"broker log.cleaner.io.max.bytes.per.second readonly": "true",
 }
 
 // The names, defaults, types, read-only flags and synonyms of every key that leat shares with Kafka 4.4.0, as the real broker describes them.

@@ -73,7 +73,11 @@ func (k *Key) parseNumber(s string) (value, error) {
 
 func (k *Key) parseDouble(s string) (value, error) {
 	f, err := strconv.ParseFloat(s, 64)
-	if err != nil || math.IsNaN(f) || f < float64(k.Min) || f > float64(k.Max) {
+	unlimited := k.Max == math.MaxInt64
+	if err != nil || math.IsNaN(f) || f < float64(k.Min) || f > float64(k.Max) && !unlimited {
+		if unlimited {
+			return value{}, k.wrong(s, fmt.Sprintf("a number, at least %d", k.Min))
+		}
 		return value{}, k.wrong(s, fmt.Sprintf("a number from %d to %d", k.Min, k.Max))
 	}
 	return value{f: f}, nil
@@ -143,8 +147,15 @@ func (k *Key) print(v value) string {
 	return v.s
 }
 
-// printDouble always shows a point, as Java does.
+// printDouble always shows a point, as Java does, and an exponent from ten million on.
 func printDouble(f float64) string {
+	if f >= 1e7 {
+		mantissa, exponent, _ := strings.Cut(strconv.FormatFloat(f, 'E', -1, 64), "E+")
+		if !strings.Contains(mantissa, ".") {
+			mantissa += ".0"
+		}
+		return mantissa + "E" + strings.TrimLeft(exponent, "0")
+	}
 	s := strconv.FormatFloat(f, 'f', -1, 64)
 	if !strings.Contains(s, ".") {
 		s += ".0"
