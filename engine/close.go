@@ -26,7 +26,9 @@ func (e *Engine) Close(ctx context.Context) error {
 	close(e.life.stop)
 	e.life.Unlock()
 	e.life.ticker.Wait()
-	e.tick.Lock() // a Tick called by hand may still run
+	e.cleaner.mu.Lock() // a Clean or a Tick called by hand may still run
+	defer e.cleaner.mu.Unlock()
+	e.tick.Lock()
 	defer e.tick.Unlock()
 	for i := range e.admin { // and Creates and Deletes
 		e.admin[i].Lock()

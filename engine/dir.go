@@ -37,6 +37,8 @@ type logDir struct {
 		// claimed holds the partitions the checkpoint files on disk speak about. A new log under such a name must not inherit the claims.
 		claimed map[TopicPartition]bool
 	}
+	// writtenCompacted is what cleaner-offset-checkpoint says. Under writing.
+	writtenCompacted map[TopicPartition]int64
 	// writing serialises the checkpoint files. Taken after Log.maint, before mu.
 	writing sync.Mutex
 }
@@ -132,7 +134,8 @@ const (
 	ckptLogStart
 	ckptHighWatermark
 	ckptMarks
-	ckptAll = ckptRecoveryPoint | ckptLogStart | ckptHighWatermark | ckptMarks
+	ckptCompacted
+	ckptAll = ckptRecoveryPoint | ckptLogStart | ckptHighWatermark | ckptMarks | ckptCompacted
 )
 
 // writeCheckpoints writes the checkpoint files named by kinds from the logs' present state, out of the reserve if need be. On an error the old files
@@ -160,6 +163,9 @@ func (d *logDir) writeCheckpoints(kinds int) error {
 	}
 	if err == nil {
 		err = write(ckptHighWatermark, highWatermarkFileName, func(l *Log) int64 { return min(l.hw.Load(), l.flushed.Load()) })
+	}
+	if err == nil && kinds&ckptCompacted != 0 {
+		err = d.writeCompactedLocked(logs)
 	}
 	if err == nil && kinds&ckptMarks != 0 {
 		err = d.writeAllMarksLocked(logs)

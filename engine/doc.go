@@ -90,6 +90,37 @@
 //
 // A file that is derived (index, snapshot, leader epochs, checkpoint) and missing or wrong is rebuilt or counts as empty; it never stops a start.
 //
+// # Compaction
+//
+// A log whose cleanup.policy has compact keeps, of each key, the last record (KIP-58, KIP-534). How a log stands:
+//
+//	logStart .. CompactedOffset     compacted: each key once at most
+//	        .. the dirty end        sealed segments, below the high watermark, the flushed offset and the first unstable offset, older than
+//	                                min.compaction.lag.ms: dirty
+//	        .. logEnd               not touched
+//
+// It is a log's turn when more than min.cleanable.dirty.ratio of what could be compacted is dirty, when max.compaction.lag.ms is over for the oldest dirty
+// record (which also rolls the active segment), or when nothing is dirty and a delete horizon has passed. A round (compact.go): the keys of the dirty
+// segments and their latest offsets go into a map of bounded memory (keymap.go); if it is full, the rest waits for the next round. Then all segments up to there
+// are passed in order, survivors (survivors.go) decides what is left of each batch, and that takes the place of a group of segments, group by
+// group (swap.go).
+//
+// What always holds:
+//
+//   - A record never changes its offset, timestamp or place; a batch neither its sequence numbers nor its codec. A batch of which everything stays is
+//     copied byte for byte.
+//   - For each key the latest record below the dirty end is there, or it was a tombstone and delete.retention.ms is over since no older record is left.
+//   - The last batch of each producer that the log knows stays, if only as a header: its sequence can be found in the batches alone. The newest five are in a
+//     mark on disk before any goes.
+//   - A segment ends where the next one begins, before and after. Inside segments offsets may be missing, from the first compaction on for ever
+//     (.leat-compacted).
+//   - The active segment, and so everything a start reads, is never touched: marks, recovery point and flushed offset mean what they meant.
+//   - A restart finds each group as it was or as it will be, whole. CompactedOffset may be behind after a crash: then more is read again.
+//   - Readers are not waited for: what they hold they read to the end.
+//
+// A round of one log that fails leaves it as it was; it is tried again later, the others go on. Only what says that the disk cannot be relied on (a sync of a
+// directory, an error while files change their names) takes the directory offline, as everywhere.
+//
 // # Who does what
 //
 //	append worker   (Options.Workers of them) turns: validate, assign offsets, write, publish, answer. A log is pinned to one worker
@@ -97,6 +128,7 @@
 //	marks           are taken by the ticker: Log.mu for a moment each, then the files of the directory
 //	background      (one) seals rolled segments, starts writeback, closes and unlinks segments
 //	ticker          (one, StartBackground) Tick
+//	cleaner         (one, StartBackground) compacts logs, one at a time, no faster than log.cleaner.io.max.bytes.per.second; Close ends its round
 //	callers         Create, Delete, Truncate, DeleteRecords, Close do their I/O on the caller's goroutine; reads too
 //
 // # Appends
@@ -121,6 +153,7 @@
 //
 // In this order; none is held while a Completer or Observer runs, except that Failed may come under maint:
 //
+//	cleaner.mu       one Clean at a time
 //	Engine.tick      one Tick at a time
 //	Engine.admin[i]  creation and deletion of the partitions that hash to i
 //	Log.maint        which segments there are (but for the worker's roll), sealing, recovery point. Held during I/O; no request waits for it

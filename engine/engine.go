@@ -87,7 +87,8 @@ type Engine struct {
 	nextLog   atomic.Uint32  // pins new logs to workers in turn
 	defaults  *config.Topic  // until Create brings the topic's own
 	trash     trash          // deleted files and directories that wait for their delay
-	due       schedule       // of the periodic work
+	cleaner   cleaner
+	due       schedule // of the periodic work
 	rand      struct {
 		sync.Mutex
 		from io.Reader

@@ -18,11 +18,14 @@ import (
 //	  recovery-point-offset-checkpoint    everything below is on stable storage (checkpoint.go)
 //	  log-start-offset-checkpoint
 //	  replication-offset-checkpoint       high watermarks
+//	  cleaner-offset-checkpoint           up to where logs are compacted (cleaner.go)
 //	  .leat-log-state  .leat-log-state-recent   the logs' state, so that a start reads little (logstate.go)
 //	  <topic>-<partition>/
 //	    %020d.log .index .timeindex .txnindex .snapshot    named by base offset; the snapshot by the offset it is taken at
 //	    leader-epoch-checkpoint           (epochs.go)
 //	    partition.metadata                the topic's id (checkpoint.go)
+//	    .leat-compacted                   offsets may be missing in the segments (swap.go)
+//	    *.cleaned *.swap                  compacted segments that are not in place yet (swap.go)
 //	  <topic>-<partition>.<32 hex>-delete/                 a deleted partition whose files have not gone yet
 const (
 	lockFileName           = ".lock"
@@ -33,6 +36,7 @@ const (
 	recoveryPointFileName = "recovery-point-offset-checkpoint"
 	logStartFileName      = "log-start-offset-checkpoint"
 	highWatermarkFileName = "replication-offset-checkpoint"
+	cleanerOffsetFileName = "cleaner-offset-checkpoint"
 
 	leaderEpochFileName       = "leader-epoch-checkpoint"
 	partitionMetadataFileName = "partition.metadata"

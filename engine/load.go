@@ -27,6 +27,12 @@ func (l *Log) load(state *dirState) error {
 		l.e.log.Warn("the partition's topic id is unreadable; it takes the next one it is created with", "partition", l.tp.String(), "err", err)
 	}
 	bases, snapshots, err := l.listSegments()
+	var damage *DamageError
+	if errors.As(err, &damage) {
+		l.e.log.Error("a log is damaged: it takes no appends", "partition", l.tp.String(), "err", err)
+		l.fail(&StorageError{Path: l.path, Op: "load", Err: damage})
+		return nil
+	}
 	if err != nil {
 		return err
 	}
@@ -45,6 +51,7 @@ func (l *Log) load(state *dirState) error {
 	if l.segs.Load() == nil {
 		return nil // all is gone, and said so
 	}
+	l.compaction.end.Store(state.compacted[l.tp])
 	logStart, known := state.logStart[l.tp]
 	return r.restore(logStart, known, state.highWatermark[l.tp])
 }
@@ -56,7 +63,17 @@ func (l *Log) listSegments() (bases, snapshots []int64, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	changed, err := settleSwap(l.e.o.FS, l.path, entries)
+	if err == nil && changed {
+		entries, err = l.e.o.FS.ReadDir(l.path)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
 	for _, entry := range entries {
+		if entry.Name == compactedFileName {
+			l.gaps.Store(true)
+		}
 		if base, ok := parseBaseOffset(entry.Name, logSuffix); ok && !entry.IsDir {
 			bases = append(bases, base)
 			continue
@@ -64,7 +81,7 @@ func (l *Log) listSegments() (bases, snapshots []int64, err error) {
 		if offset, ok := parseBaseOffset(entry.Name, snapshotSuffix); ok {
 			snapshots = append(snapshots, offset)
 		}
-		if strings.HasSuffix(entry.Name, deletedSuffix) || strings.HasSuffix(entry.Name, ".tmp") || strings.HasSuffix(entry.Name, ".cleaned") {
+		if strings.HasSuffix(entry.Name, deletedSuffix) || strings.HasSuffix(entry.Name, ".tmp") {
 			if err := l.e.o.FS.Remove(filepath.Join(l.path, entry.Name)); err != nil {
 				return nil, nil, err
 			}
@@ -203,7 +220,7 @@ func (r *loader) release() {
 }
 
 func (r *loader) openSegment(base int64, sealed bool) (*handle, error) {
-	s, err := segment.Open(r.l.path, base, r.l.cfg.Load().segment, sealed)
+	s, err := segment.Open(r.l.path, base, r.l.segmentOptions(r.l.cfg.Load()), sealed)
 	if err != nil {
 		return nil, err
 	}

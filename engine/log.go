@@ -79,9 +79,10 @@ type Log struct {
 		bytes          int64        // appendedBytes when it was last raised
 		snapshotOffset int64        // of the newest producer snapshot on disk, -1 = none
 	}
-	leftovers     []int64 // base offsets of segment files below the log start that a start found; guarded by maint
-	marks         marks
-	saidCompacted atomic.Bool // the note about compaction was logged
+	leftovers  []int64 // base offsets of segment files below the log start that a start found; guarded by maint
+	marks      marks
+	compaction compaction
+	gaps       atomic.Bool // offsets may be missing in the log's segments: it was compacted once
 
 	damages struct { // met by readers
 		sync.Mutex
@@ -94,6 +95,15 @@ type logConfig struct {
 	*config.Topic
 	rules   [3]record.Rules // by Origin
 	segment *segment.Options
+	sparse  *segment.Options // of segments that may have gaps in their offsets
+}
+
+// segmentOptions returns the options for a segment of the log.
+func (l *Log) segmentOptions(cfg *logConfig) *segment.Options {
+	if l.gaps.Load() {
+		return cfg.sparse
+	}
+	return cfg.segment
 }
 
 // newLogConfig derives the rules and segment options of cfg for a log in the directory. Logs that were given the same cfg, such as all partitions of a
@@ -140,6 +150,9 @@ func (d *logDir) deriveConfig(cfg *config.Topic) *logConfig {
 		Reap:               d.e.reap,
 		Sparing:            func() bool { return d.reserve.space() == spaceTapped },
 	}
+	sparse := *c.segment
+	sparse.Dense = false
+	c.sparse = &sparse
 	return c
 }
 

@@ -271,7 +271,7 @@ func (r *loader) openMarked(bases []int64) (ok bool, err error) {
 	if m == nil || bases[last] != m.base {
 		return false, nil
 	}
-	opts := l.cfg.Load().segment
+	opts := l.segmentOptions(l.cfg.Load())
 	s, ok, err := segment.OpenResting(l.path, m.base, opts, m.end)
 	l.mu.producers.restoreEntries(m.producers)
 	epochs := newEpochCache()
@@ -305,7 +305,7 @@ func (r *loader) openMarked(bases []int64) (ok bool, err error) {
 // recoverTail scans what was appended behind the mark.
 func (r *loader) recoverTail(epochs *epochCache) (*segment.Segment, bool, error) {
 	l, m := r.l, r.mark
-	s, res, ok, err := segment.RecoverTail(l.path, m.base, l.cfg.Load().segment, m.end, r.promised, func(b record.Batch) {
+	s, res, ok, err := segment.RecoverTail(l.path, m.base, l.segmentOptions(l.cfg.Load()), m.end, r.promised, func(b record.Batch) {
 		l.mu.producers.update(b)
 		if latest, known := epochs.latest(); b.PartitionLeaderEpoch() >= 0 && (!known || b.PartitionLeaderEpoch() > latest) {
 			epochs.assign(b.PartitionLeaderEpoch(), b.BaseOffset())

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"maps"
@@ -43,7 +44,7 @@ var errMissing = errors.New("no such file")
 
 func sideFileReader(base string) func(path string, data []byte) (SideFile, error) {
 	switch base {
-	case recoveryPointFileName, logStartFileName, highWatermarkFileName:
+	case recoveryPointFileName, logStartFileName, highWatermarkFileName, cleanerOffsetFileName:
 		return describeOffsets
 	case leaderEpochFileName:
 		return describeEpochs
@@ -55,11 +56,21 @@ func sideFileReader(base string) func(path string, data []byte) (SideFile, error
 		return describeCleanMarker
 	case logStateFileName, logStateRecentFileName:
 		return describeLogState
+	case compactedFileName:
+		return describeCompacted
 	}
 	if _, ok := parseBaseOffset(base, snapshotSuffix); ok {
 		return describeSnapshot
 	}
 	return nil
+}
+
+func describeCompacted(path string, data []byte) (SideFile, error) {
+	f := SideFile{Kind: "compacted once"}
+	if !bytes.Equal(data, compactedFileContent) {
+		return f, &CorruptError{Path: path, Msg: fmt.Sprintf("%q is not what is written there; it counts all the same", shortText(string(data)))}
+	}
+	return f, nil
 }
 
 func describeOffsets(path string, data []byte) (SideFile, error) {

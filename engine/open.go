@@ -187,6 +187,7 @@ type dirState struct {
 	recoveryPoint map[TopicPartition]int64
 	logStart      map[TopicPartition]int64
 	highWatermark map[TopicPartition]int64
+	compacted     map[TopicPartition]int64
 	marks         map[TopicPartition]*mark
 	marksWhole    bool // nothing is missing of the files they are from
 }
@@ -205,6 +206,8 @@ func (d *logDir) load() error {
 	state.logStart = d.readCheckpoint(logStartFileName)
 	state.highWatermark = d.readCheckpoint(highWatermarkFileName)
 	state.marks, state.marksWhole = d.readMarks()
+	state.compacted = d.readCheckpoint(cleanerOffsetFileName)
+	d.writtenCompacted = state.compacted
 	if !clean { // a partition whose creation was interrupted may be visible and not yet durable (B-A8)
 		if err := d.syncEntries(); err != nil {
 			return err

@@ -81,7 +81,7 @@ type belowStart struct {
 // openBelow opens segments below the log start, from the last one back, as far as they follow each other (any of them may have been removed already; in
 // a compacted log nobody can tell): until the offset is among them, and, if wide, as many more as a replay may read.
 func (r *loader) openBelow(offset int64, wide bool) *belowStart {
-	opts := r.l.cfg.Load().segment
+	opts := r.l.segmentOptions(r.l.cfg.Load())
 	b := &belowStart{first: r.list[0].Base()}
 	for _, base := range slices.Backward(r.below) {
 		if b.first <= offset && !(wide && r.replayBytes(b, b.first) < replayBytesMax) || !opts.Dense {
@@ -135,7 +135,7 @@ func eachBatchOf(s *segment.Segment, from int64, fn func(record.Batch)) error {
 // the caller is to replay the rest.
 func (r *loader) restoreProducers(end int64) (from int64, err error) {
 	l := r.l
-	wide := r.producers == nil && r.marksWhole && l.cfg.Load().segment.Dense
+	wide := r.producers == nil && r.marksWhole && l.segmentOptions(l.cfg.Load()).Dense
 	below := r.openBelow(r.knownProducers(end), wide)
 	defer below.release()
 	var bytesFrom func(int64) int64

@@ -132,7 +132,7 @@ func (l *Log) readFrom(segs *segmentList, offset int64, maxBytes int, upTo int64
 // checkGap decides whether it is right that segment i, which is loaded, has nothing at an offset below the next segment. Only compaction makes
 // such gaps; without it they are records that were lost.
 func (l *Log) checkGap(segs *segmentList, i int) error {
-	if i+1 == len(segs.list) || l.cfg.Load().Compact {
+	if i+1 == len(segs.list) || l.gaps.Load() || l.cfg.Load().Compact {
 		return nil
 	}
 	h := segs.list[i]

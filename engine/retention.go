@@ -44,9 +44,6 @@ func (l *Log) raiseStartByRetention(now int64) bool {
 		return false
 	}
 	cfg := l.cfg.Load()
-	if cfg.Compact && !l.saidCompacted.Swap(true) {
-		l.e.log.Info("cleanup.policy has compact: records are not compacted by this version and stay until they are deleted", "partition", l.tp.String())
-	}
 	if !cfg.Delete {
 		return false
 	}
@@ -195,6 +192,10 @@ func (l *Log) takeBelowStart() cut {
 	defer l.maint.Unlock()
 	c := cut{log: l}
 	if l.Err() != nil {
+		return c
+	}
+	if err := l.finishSwapLocked(); err != nil {
+		l.e.log.Warn("segments are not deleted before compacted ones are in place", "partition", l.tp.String(), "err", err)
 		return c
 	}
 	c.leftovers, l.leftovers = l.leftovers, nil

@@ -60,7 +60,11 @@ func (l *Log) mustRoll(active *handle, cfg *logConfig, placed, n int, lastOffset
 
 // rollIsDue tells whether the active segment, which is not empty, is too old for segment.ms.
 func (l *Log) rollIsDue(active *handle, cfg *logConfig, maxTimestamp, nowMs int64) bool {
-	limit := cfg.SegmentMs - l.jitterMs(active.Base(), cfg.SegmentJitterMs)
+	limit := cfg.SegmentMs
+	if cfg.Compact { // what is in the active segment cannot be compacted
+		limit = min(limit, cfg.MaxCompactionLagMs)
+	}
+	limit -= l.jitterMs(active.Base(), cfg.SegmentJitterMs)
 	if nowMs-active.createdMs > limit {
 		return true
 	}
@@ -109,11 +113,11 @@ func (l *Log) rollLocked(cfg *logConfig, base, nowMs int64) error {
 // createSegment makes the files of a segment. A left-over file of that name holds nothing that belongs to the log (the log ends at base), so it
 // is removed first; it must not exist in a healthy log.
 func (l *Log) createSegment(cfg *logConfig, base, nowMs int64) (*handle, error) {
-	s, err := segment.Create(l.path, base, cfg.segment)
+	s, err := segment.Create(l.path, base, l.segmentOptions(cfg))
 	if errors.Is(err, fs.ErrExist) {
 		l.e.log.Warn("removing a left-over segment at the log end", "partition", l.tp.String(), "base", base)
 		if err = l.removeSegmentFiles(base); err == nil {
-			s, err = segment.Create(l.path, base, cfg.segment)
+			s, err = segment.Create(l.path, base, l.segmentOptions(cfg))
 		}
 	}
 	if err != nil {

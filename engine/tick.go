@@ -125,8 +125,11 @@ func (e *Engine) checkpointHighWatermarks() {
 	}
 }
 
-// StartBackground starts the goroutine that calls Tick about once a second until Close.
+// StartBackground starts the goroutine that calls Tick about once a second, and the cleaner, until Close.
 func (e *Engine) StartBackground() {
+	if e.o.Defaults.CleanerEnable {
+		e.life.ticker.Go(e.cleanLoop)
+	}
 	e.life.ticker.Go(func() {
 		t := time.NewTicker(tickInterval)
 		defer t.Stop()

@@ -49,17 +49,15 @@ func (h *handle) maxTimestampFrom(from, upTo int64) (offset, ts int64, found boo
 	}
 	ts = record.NoTimestamp
 	err = h.Batches(pos, h.Size(), func(b record.Batch, _ int64) error {
-		if b.IsControl() || b.MaxTimestamp() <= ts || b.BaseOffset() >= upTo {
+		if b.IsControl() || b.Count() == 0 || b.MaxTimestamp() <= ts || b.BaseOffset() >= upTo {
 			return nil
 		}
-		if b.TimestampType() == record.LogAppendTime {
-			if first := max(b.BaseOffset(), from); first <= b.LastOffset() {
-				offset, ts, found = first, b.MaxTimestamp(), true
-			}
-			return nil
-		}
+		appendTime := b.TimestampType() == record.LogAppendTime
 		return b.Records(func(r *record.Record) error {
 			o, t := b.BaseOffset()+int64(r.OffsetDelta), b.BaseTimestamp()+r.TimestampDelta
+			if appendTime {
+				t = b.MaxTimestamp()
+			}
 			if o >= from && o < upTo && t > ts {
 				offset, ts, found = o, t, true
 			}

@@ -113,6 +113,8 @@ func (v *verification) file(path string, size int64) {
 		if _, err := engine.ReadSideFile(v.fsys, path); err != nil {
 			v.found(path, -1, err.Error())
 		}
+	case strings.HasSuffix(name, segment.CleanedSuffix), strings.HasSuffix(name, segment.SwapSuffix):
+		// of a compaction that was interrupted: the next start removes it or puts it in place
 	case metadata.IsSnapshotFile(name):
 		v.report.Files++
 		v.report.Bytes += size
