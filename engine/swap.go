@@ -117,7 +117,7 @@ func (l *Log) promiseLocked(outs []*segment.Cleaned) error {
 		}
 	}
 	if err == nil {
-		err = l.e.o.FS.SyncDir(l.path)
+		err = l.syncDir()
 	}
 	if err != nil {
 		if path, ok := errors.AsType[*fs.PathError](err); ok && path.Path == l.path && strings.Contains(path.Op, "sync") {
@@ -145,7 +145,7 @@ func (l *Log) noteCompacted() error {
 }
 
 func (l *Log) syncPath() error {
-	if err := l.e.o.FS.SyncDir(l.path); err != nil {
+	if err := l.syncDir(); err != nil {
 		return l.dir.syncFailed("sync directory", err)
 	}
 	return nil
