@@ -50,7 +50,7 @@ type Broker struct {
 	CleanerBackoffMs              int64   // between looks for work
 	CleanerDedupeBufferBytes      int64   // the most memory for the keys of one round
 	CleanerMaxBytesPerSecond      float64 // read and written
-	MetadataSnapshotMaxNewBytes   int64 // metadata.log.max.record.bytes.between.snapshots
+	MetadataSnapshotMaxNewBytes   int64   // metadata.log.max.record.bytes.between.snapshots
 	MetadataSnapshotMaxIntervalMs int64
 	MetadataSegmentBytes          int
 
