@@ -79,6 +79,7 @@ type Broker struct {
 	engine  *engine.Engine
 	meta    *metadata.Manager
 	repl    *replication.Manager
+	groups  *groups
 	servers []listening
 
 	requests    *workers // what may wait or write
@@ -223,6 +224,8 @@ func (b *Broker) open(o *Options, cfg *config.Broker) (err error) {
 	if err != nil {
 		return err
 	}
+	b.groups = newGroups(b)
+	b.meta.Subscribe(b.groups.follow)
 	// Registered last: from here on this process leads partitions, and their logs must have been looked at before.
 	ctx, cancel := context.WithTimeout(b.ctx, maxChangeTimeout)
 	defer cancel()
@@ -253,6 +256,9 @@ func (b *Broker) applyBrokerConfigs(prev, next *metadata.Image, d *metadata.Delt
 		return
 	}
 	b.current.Store(cfg)
+	if b.groups != nil {
+		b.groups.configure()
+	}
 }
 
 // endpoints is what this broker registers.
@@ -323,6 +329,7 @@ func (b *Broker) Serve() error {
 func (b *Broker) Close(ctx context.Context) error {
 	b.stopping.Store(true)
 	b.conns.each(func(c *connection) { c.wakeParked() })
+	b.groups.runtime.Close() // answers the JoinGroups that wait; whoever asks now looks for another coordinator
 	err := b.stopServers(ctx)
 	if err != nil {
 		b.log.Warn("connections were cut before their answers had left", "error", err)
@@ -348,6 +355,9 @@ func (b *Broker) shut(ctx context.Context) error {
 	b.requests.stop()
 	b.disk.stop()
 	b.ticker.Wait()
+	if b.groups != nil {
+		b.groups.runtime.Close()
+	}
 	var errs []error
 	if b.repl != nil {
 		b.repl.Close()

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 
+	"github.com/leatmq/leat/coordinator"
 	"github.com/leatmq/leat/engine"
 	"github.com/leatmq/leat/metadata"
 	"github.com/leatmq/leat/protocol"
@@ -39,6 +40,10 @@ var codes = []struct {
 	// A partition that was deleted, or a broker that stops: the client asks for metadata and tries again.
 	{engine.ErrDeleted, protocol.UnknownTopicOrPartition},
 	{engine.ErrClosed, protocol.NotLeaderOrFollower},
+	{coordinator.ErrNotCoordinator, protocol.NotCoordinator},
+	{coordinator.ErrLoading, protocol.CoordinatorLoadInProgress},
+	{coordinator.ErrFailed, protocol.CoordinatorNotAvailable},
+	{coordinator.ErrOverloaded, protocol.CoordinatorNotAvailable},
 }
 
 // recordCodes are the codes of what can be wrong with a batch.

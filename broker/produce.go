@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"unsafe"
 
+	"github.com/leatmq/leat/metadata"
 	"github.com/leatmq/leat/netio"
 	"github.com/leatmq/leat/protocol"
 	"github.com/leatmq/leat/record"
@@ -164,6 +165,8 @@ func (op *produceOp) check(it *produceItem) {
 		it.refuse(protocol.UnsupportedCompressionType, "zstd needs Produce version 7 or newer")
 	case op.req.Acks < -1 || op.req.Acks > 1:
 		it.refuse(protocol.InvalidRequiredAcks, "acks must be -1, 0 or 1")
+	case op.internal(it):
+		it.refuse(protocol.InvalidTopicException, "only the broker writes to its internal topics")
 	case isTransactional(it.Batch):
 		it.refuse(protocol.InvalidTxnState, "this broker has no transactions yet")
 	default:
@@ -172,6 +175,14 @@ func (op *produceOp) check(it *produceItem) {
 			it.refuse(codeOf(err), err.Error())
 		}
 	}
+}
+
+// adminClientID is the client id that may write to internal topics, as with Kafka: tools that copy or repair them.
+const adminClientID = "__admin_client"
+
+// internal tells whether an item is for a topic that only the broker writes.
+func (op *produceOp) internal(it *produceItem) bool {
+	return len(it.topic) > 2 && it.topic[:2] == "__" && metadata.IsInternal(it.topic) && op.r.header.ClientID != adminClientID
 }
 
 // malformed tells whether records are not exactly one v2 batch, as far as its header says.

@@ -5,6 +5,7 @@ import "time"
 const (
 	tickInterval     = 100 * time.Millisecond // the precision of time-outs of parked produces
 	tickIntervalIdle = time.Second            // while there are none: an idle broker sleeps
+	tickIntervalMin  = 5 * time.Millisecond   // though deadlines of groups may be due in a row
 )
 
 // tick runs the time-outs until the broker stops.
@@ -19,6 +20,9 @@ func (b *Broker) tick() {
 			if b.repl.Tick(b.now()) {
 				next = tickInterval
 			}
+			if due := time.Duration(b.groups.runtime.Tick(b.now())-b.now()) * time.Millisecond; due < next {
+				next = max(due, tickIntervalMin)
+			}
 			b.lines.Flush()
 			t.Reset(next)
 		case <-b.hurry:
@@ -30,7 +34,7 @@ func (b *Broker) tick() {
 	}
 }
 
-// tickSoon ends the idle pace of tick. It is called at most once between two ticks, so that it cannot put one off for ever.
+// tickSoon ends the idle pace of tick. It is called at most twice between two ticks, so that it cannot put one off for ever.
 func (b *Broker) tickSoon() {
 	select {
 	case b.hurry <- struct{}{}:

@@ -55,6 +55,10 @@ type Broker struct {
 	MetadataSegmentBytes          int
 
 	// Groups.
+	GroupInitialRebalanceDelayMs    int32
+	GroupMinSessionTimeoutMs        int32
+	GroupMaxSessionTimeoutMs        int32
+	GroupMaxSize                    int
 	OffsetsTopicPartitions          int32
 	OffsetsTopicReplicationFactor   int16
 	OffsetsTopicSegmentBytes        int

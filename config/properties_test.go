@@ -23,7 +23,7 @@ func TestLoadKafkaFile(t *testing.T) {
 		t.Errorf("%+v", b)
 	}
 	warnings := strings.Join(s.Warnings(), "\n")
-	for _, name := range []string{"process.roles", "num.network.threads", "zookeeper.connect", "listener.name.internal.ssl.keystore.location", "group.initial.rebalance.delay.ms"} {
+	for _, name := range []string{"process.roles", "num.network.threads", "zookeeper.connect", "listener.name.internal.ssl.keystore.location", "share.coordinator.state.topic.min.isr"} {
 		if !strings.Contains(warnings, name+" is a key of Kafka without an effect in leat: ignored") {
 			t.Errorf("no warning about %s in\n%s", name, warnings)
 		}

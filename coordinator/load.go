@@ -57,6 +57,7 @@ func (s *shard[M]) replay(m machine.Machine) (records int, err error) {
 		}
 	}()
 	at, end := s.log.Bounds()
+	all := false // everything below end is committed
 	for at < end {
 		if s.stopped() {
 			return records, errStopped
@@ -65,8 +66,11 @@ func (s *shard[M]) replay(m machine.Machine) (records int, err error) {
 		if err != nil {
 			return records, fmt.Errorf("offset %d: %w", at, err)
 		}
+		if len(b) == 0 && all {
+			return records, nil // compaction has left nothing up to the end
+		}
 		if len(b) == 0 {
-			s.awaitCommitted(at)
+			all = s.awaitCommitted(end - 1)
 			continue
 		}
 		next, n, err := replayBatches(m, b, at)
@@ -79,16 +83,17 @@ func (s *shard[M]) replay(m machine.Machine) (records int, err error) {
 	return records, nil
 }
 
-// awaitCommitted waits until more than offset is committed, or the shard is stopped.
-func (s *shard[M]) awaitCommitted(offset int64) {
+// awaitCommitted waits until more than offset is committed, or the shard is stopped. true: it was committed already.
+func (s *shard[M]) awaitCommitted(offset int64) bool {
 	woken := make(chan struct{})
 	if !s.log.AwaitCommitted(offset, func() { close(woken) }) {
-		return
+		return true
 	}
 	select {
 	case <-woken:
 	case <-s.quit:
 	}
+	return false
 }
 
 // replayBatches replays the whole batches of b from offset at on, and returns the offset behind them.

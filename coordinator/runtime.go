@@ -30,6 +30,7 @@
 package coordinator
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"sync"
@@ -55,7 +56,24 @@ type Options[M machine.Machine] struct {
 	Workers       int               // default 2
 	Loaders       int               // default 2
 	Logger        *slog.Logger
+	Notes         Notes  // where what the machines note is logged; default Logger
+	Soon          func() // a deadline is less than SoonMs away; called at most once between two Ticks; must not block; may be nil
 }
+
+// Notes is a log for what clients can cause: package internal/loglimit.
+type Notes interface {
+	Log(level slog.Level, message string, args ...any)
+}
+
+// plainNotes is a Logger as Notes.
+type plainNotes struct{ log *slog.Logger }
+
+func (n plainNotes) Log(level slog.Level, message string, args ...any) {
+	n.log.Log(context.Background(), level, message, args...)
+}
+
+// SoonMs is how soon a deadline must be for Options.Soon: who waits no longer than that for the next Tick misses none.
+const SoonMs = 1000
 
 // Runtime runs the partitions of one internal topic that are led here.
 type Runtime[M machine.Machine] struct {
@@ -63,6 +81,7 @@ type Runtime[M machine.Machine] struct {
 	pool  *pool
 	loads sync.WaitGroup
 	slots chan struct{} // of loaders
+	told  atomic.Bool   // Soon was called since the last Tick
 
 	shards atomic.Pointer[map[int32]*shard[M]] // replaced under mu
 	mu     struct {
@@ -81,6 +100,9 @@ func New[M machine.Machine](o Options[M]) *Runtime[M] {
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Notes == nil {
+		o.Notes = plainNotes{o.Logger}
 	}
 	r := &Runtime[M]{o: o, pool: newPool(o.Workers), slots: make(chan struct{}, o.Loaders)}
 	r.shards.Store(&map[int32]*shard[M]{})
@@ -173,12 +195,25 @@ func (r *Runtime[M]) Partitions() []int32 {
 	return all
 }
 
-// Tick gives a turn to the shards with a deadline that is over. Call it every 100 ms or so.
-func (r *Runtime[M]) Tick(nowMs int64) {
+// Tick gives a turn to the shards with a deadline that is over, and returns the earliest of the others: machine.Never when
+// there is none. Call it then, but no later than after SoonMs, and soon when Options.Soon is called.
+func (r *Runtime[M]) Tick(nowMs int64) (next int64) {
+	r.told.Store(false)
+	next = machine.Never
 	for _, s := range *r.shards.Load() {
-		if s.deadline.Load() <= nowMs {
+		if at := s.deadline.Load(); at <= nowMs {
 			s.wake()
+		} else {
+			next = min(next, at)
 		}
+	}
+	return next
+}
+
+// deadlineAt is told of a shard's earliest deadline after a turn.
+func (r *Runtime[M]) deadlineAt(at int64) {
+	if r.o.Soon != nil && at != machine.Never && at < r.o.Now()+SoonMs && !r.told.Swap(true) {
+		r.o.Soon()
 	}
 }
 

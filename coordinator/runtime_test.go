@@ -173,6 +173,7 @@ type rig struct {
 	t     *testing.T
 	rt    *Runtime[*sum]
 	clock atomic.Int64
+	soon  atomic.Int64
 	logs  *logBuffer
 	last  atomic.Pointer[sum]
 }
@@ -192,7 +193,7 @@ func (l *logBuffer) String() string { l.mu.Lock(); defer l.mu.Unlock(); return l
 func newRig(t *testing.T) *rig {
 	r := &rig{t: t, logs: new(logBuffer)}
 	r.clock.Store(1000)
-	r.rt = New(Options[*sum]{Topic: "__test", Now: r.clock.Load, MaxBatchBytes: func(int32) int { return 1000 },
+	r.rt = New(Options[*sum]{Topic: "__test", Now: r.clock.Load, MaxBatchBytes: func(int32) int { return 1000 }, Soon: func() { r.soon.Add(1) },
 		New:    func(int32) *sum { m := new(sum); r.last.Store(m); return m },
 		Logger: slog.New(slog.NewTextHandler(r.logs, nil))})
 	t.Cleanup(r.rt.Close)
@@ -423,8 +424,13 @@ func TestTick(t *testing.T) {
 	ticks := func() any {
 		return r.do(func(m *sum, _ int64, to machine.Ticket, out *machine.Out) { out.Answer(to, m.ticks) }).wait(t)
 	}
-	r.rt.Tick(1499)
+	if next := r.rt.Tick(1499); next != 1500 {
+		t.Fatalf("the next deadline is %d", next)
+	}
 	r.want(ticks(), 0)
+	if got := r.soon.Load(); got < 1 || got > 3 {
+		t.Fatalf("Soon was called %d times", got)
+	}
 	r.clock.Store(1500)
 	eventually(t, func() bool { r.rt.Tick(1500); return ticks() == 1 })
 }

@@ -1,7 +1,6 @@
 package coordinator
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -136,13 +135,13 @@ func (s *shard[M]) fail(err error) {
 	if moved(err) {
 		return // the end of the leadership is on its way
 	}
+	s.rt.o.Logger.Error("a partition of the coordinator cannot be loaded: what it holds is not served until it is repaired",
+		"topic", s.rt.o.Topic, "partition", s.p, "error", err)
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.mu.state == loading {
 		s.mu.state = failed
 	}
-	s.mu.Unlock()
-	s.rt.o.Logger.Error("a partition of the coordinator cannot be loaded: what it holds is not served until it is repaired",
-		"topic", s.rt.o.Topic, "partition", s.p, "error", err)
 }
 
 // stop ends the shard. Any goroutine, once.
@@ -186,6 +185,7 @@ func (s *shard[M]) turn() {
 		next = s.m.Next()
 	}
 	s.deadline.Store(next)
+	s.rt.deadlineAt(next)
 	clear(inbox)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -246,7 +246,7 @@ func (s *shard[M]) note(n *machine.Note) {
 	if n.Warn {
 		level = slog.LevelWarn
 	}
-	s.rt.o.Logger.Log(context.Background(), level, n.Text, append(slices.Clone(n.Args), "partition", s.p)...)
+	s.rt.o.Notes.Log(level, n.Text, append(slices.Clone(n.Args), "partition", s.p)...)
 }
 
 // takeWrites queues the writes of the machine. It returns the continuations of those that can never be written: they fail alone.
@@ -287,6 +287,11 @@ func (s *shard[M]) append() {
 	}
 	s.flying = true
 	s.fill(s.rt.o.MaxBatchBytes(s.p))
+	if s.batch.Count() == 0 { // writes without records: nothing is to be waited for
+		s.appended(nil)
+		s.append()
+		return
+	}
 	s.buf = s.batch.Build(s.buf[:0])
 	s.log.Append(s.buf, func(err error) { s.event(func() { s.appended(err) }) })
 }

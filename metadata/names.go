@@ -11,16 +11,18 @@ var MetadataTopicID = [16]byte{15: 1}
 // topicNameBytesMax leaves room for "-<partition>" and a delete suffix in a directory name of 255 bytes.
 const topicNameBytesMax = 249
 
-// Names of topics that the broker itself writes.
+// OffsetsTopic is the name of the topic that holds the groups and their committed offsets.
+const OffsetsTopic = "__consumer_offsets"
+
+// Names of other topics that the broker itself writes.
 const (
-	offsetsTopic      = "__consumer_offsets"
 	transactionsTopic = "__transaction_state"
 	shareGroupTopic   = "__share_group_state"
 )
 
 // IsInternal says whether a topic is one that only the broker writes.
 func IsInternal(name string) bool {
-	return name == offsetsTopic || name == transactionsTopic || name == shareGroupTopic
+	return name == OffsetsTopic || name == transactionsTopic || name == shareGroupTopic
 }
 
 // ValidateTopicName says what is wrong with a name; nil when nothing is.

@@ -22,7 +22,15 @@ const (
 	KeyFetch                   int16 = 1
 	KeyListOffsets             int16 = 2
 	KeyMetadata                int16 = 3
+	KeyOffsetCommit            int16 = 8
+	KeyOffsetFetch             int16 = 9
 	KeyFindCoordinator         int16 = 10
+	KeyJoinGroup               int16 = 11
+	KeyHeartbeat               int16 = 12
+	KeyLeaveGroup              int16 = 13
+	KeySyncGroup               int16 = 14
+	KeyDescribeGroups          int16 = 15
+	KeyListGroups              int16 = 16
 	KeyAPIVersions             int16 = 18
 	KeyCreateTopics            int16 = 19
 	KeyDeleteTopics            int16 = 20
@@ -33,7 +41,9 @@ const (
 	KeyAlterConfigs            int16 = 33
 	KeyDescribeLogDirs         int16 = 35
 	KeyCreatePartitions        int16 = 37
+	KeyDeleteGroups            int16 = 42
 	KeyIncrementalAlterConfigs int16 = 44
+	KeyOffsetDelete            int16 = 47
 	KeyDescribeCluster         int16 = 60
 	KeyDescribeProducers       int16 = 61
 	KeyDescribeTopicPartitions int16 = 75
@@ -41,15 +51,22 @@ const (
 
 // APIs is everything this broker answers, in order of key. ApiVersions and docs/COMPATIBILITY.md are made from it.
 //
-// Ranges are exactly those of a Kafka 4.4 broker. What does not work is not listed, with two exceptions that old librdkafka needs: Produce is listed
-// from 0, else it sends everything uncompressed (0-2 are refused all the same), and FindCoordinator is listed before there are coordinators, else it
-// switches lz4 off.
+// Ranges are exactly those of a Kafka 4.4 broker. What does not work is not listed, with one exception that old librdkafka needs: Produce is listed
+// from 0, else it sends everything uncompressed (0-2 are refused all the same).
 var APIs = []API{
 	{KeyProduce, "Produce", 3, 13, 9, 0, "listed from 0 because old librdkafka wants to see it; 0-2 close the connection, as with Kafka"},
 	{KeyFetch, "Fetch", 4, 18, 12, 4, ""},
 	{KeyListOffsets, "ListOffsets", 1, 11, 6, 1, ""},
 	{KeyMetadata, "Metadata", 0, 13, 9, 0, ""},
-	{KeyFindCoordinator, "FindCoordinator", 0, 6, 3, 0, "answers COORDINATOR_NOT_AVAILABLE until groups arrive; listed because librdkafka switches lz4 off without it"},
+	{KeyOffsetCommit, "OffsetCommit", 2, 10, 8, 2, ""},
+	{KeyOffsetFetch, "OffsetFetch", 1, 10, 6, 1, ""},
+	{KeyFindCoordinator, "FindCoordinator", 0, 6, 3, 0, "of groups; of transactions it answers COORDINATOR_NOT_AVAILABLE until they arrive"},
+	{KeyJoinGroup, "JoinGroup", 0, 9, 6, 0, ""},
+	{KeyHeartbeat, "Heartbeat", 0, 4, 4, 0, ""},
+	{KeyLeaveGroup, "LeaveGroup", 0, 5, 4, 0, ""},
+	{KeySyncGroup, "SyncGroup", 0, 5, 4, 0, ""},
+	{KeyDescribeGroups, "DescribeGroups", 0, 6, 5, 0, ""},
+	{KeyListGroups, "ListGroups", 0, 5, 3, 0, ""},
 	{KeyAPIVersions, "ApiVersions", 0, 5, 3, 0, ""},
 	{KeyCreateTopics, "CreateTopics", 2, 7, 5, 2, ""},
 	{KeyDeleteTopics, "DeleteTopics", 1, 6, 4, 1, ""},
@@ -60,7 +77,9 @@ var APIs = []API{
 	{KeyAlterConfigs, "AlterConfigs", 0, 2, 2, 0, ""},
 	{KeyDescribeLogDirs, "DescribeLogDirs", 1, 5, 2, 1, ""},
 	{KeyCreatePartitions, "CreatePartitions", 0, 3, 2, 0, ""},
+	{KeyDeleteGroups, "DeleteGroups", 0, 3, 2, 0, ""},
 	{KeyIncrementalAlterConfigs, "IncrementalAlterConfigs", 0, 1, 1, 0, ""},
+	{KeyOffsetDelete, "OffsetDelete", 0, 0, -1, 0, ""},
 	{KeyDescribeCluster, "DescribeCluster", 0, 2, 0, 0, ""},
 	{KeyDescribeProducers, "DescribeProducers", 0, 0, 0, 0, ""},
 	{KeyDescribeTopicPartitions, "DescribeTopicPartitions", 0, 0, 0, 0, ""},

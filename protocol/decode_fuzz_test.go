@@ -31,6 +31,16 @@ func FuzzDecodeProduce(f *testing.F)                 { fuzzDecode(f, KeyProduce)
 func FuzzDecodeFetch(f *testing.F)                   { fuzzDecode(f, KeyFetch) }
 func FuzzDecodeListOffsets(f *testing.F)             { fuzzDecode(f, KeyListOffsets) }
 func FuzzDecodeMetadata(f *testing.F)                { fuzzDecode(f, KeyMetadata) }
+func FuzzDecodeOffsetCommit(f *testing.F)            { fuzzDecode(f, KeyOffsetCommit) }
+func FuzzDecodeOffsetFetch(f *testing.F)             { fuzzDecode(f, KeyOffsetFetch) }
+func FuzzDecodeJoinGroup(f *testing.F)               { fuzzDecode(f, KeyJoinGroup) }
+func FuzzDecodeHeartbeat(f *testing.F)               { fuzzDecode(f, KeyHeartbeat) }
+func FuzzDecodeLeaveGroup(f *testing.F)              { fuzzDecode(f, KeyLeaveGroup) }
+func FuzzDecodeSyncGroup(f *testing.F)               { fuzzDecode(f, KeySyncGroup) }
+func FuzzDecodeDescribeGroups(f *testing.F)          { fuzzDecode(f, KeyDescribeGroups) }
+func FuzzDecodeListGroups(f *testing.F)              { fuzzDecode(f, KeyListGroups) }
+func FuzzDecodeDeleteGroups(f *testing.F)            { fuzzDecode(f, KeyDeleteGroups) }
+func FuzzDecodeOffsetDelete(f *testing.F)            { fuzzDecode(f, KeyOffsetDelete) }
 func FuzzDecodeFindCoordinator(f *testing.F)         { fuzzDecode(f, KeyFindCoordinator) }
 func FuzzDecodeApiVersions(f *testing.F)             { fuzzDecode(f, KeyAPIVersions) }
 func FuzzDecodeCreateTopics(f *testing.F)            { fuzzDecode(f, KeyCreateTopics) }

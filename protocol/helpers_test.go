@@ -133,7 +133,7 @@ func (f *finder) field(fd *field) {
 		}
 		f.note(before)
 		f.r.span(max(n, 0))
-	case kindBytes:
+	case kindBytes, kindPlainBytes:
 		n := 0
 		if f.flexible {
 			n = f.r.compact()

@@ -42,7 +42,7 @@ func (w *hostile) field(f *field, tag bool) {
 		w.b = append(w.b, make([]byte, f.size)...)
 	case kindString, kindNullStr:
 		w.b = appendString(w.b, "abcdefgh"[:w.str], w.flexible)
-	case kindBytes:
+	case kindBytes, kindPlainBytes:
 		w.b = appendLength(w.b, 0, w.flexible)
 	case kindOption:
 		w.b = append(w.b, 1)

@@ -12,12 +12,13 @@ import (
 type kind uint8
 
 const (
-	kindFixed   kind = iota // a number, a bool or a uuid: size bytes
-	kindString              // null is not allowed
-	kindNullStr             // null is allowed
-	kindBytes               // null is allowed
-	kindArray               // of structures (fields) or of one primitive (elem)
-	kindOption              // a structure behind a byte that says if it is there
+	kindFixed      kind = iota // a number, a bool or a uuid: size bytes
+	kindString                 // null is not allowed
+	kindNullStr                // null is allowed
+	kindBytes                  // null is allowed
+	kindPlainBytes             // not null in Kafka; kmsg takes null for none
+	kindArray                  // of structures (fields) or of one primitive (elem)
+	kindOption                 // a structure behind a byte that says if it is there
 )
 
 // field is one field of a request, with the versions that have it.
@@ -39,6 +40,7 @@ func fixed(name string, size int) field {
 func str(name string) field           { return field{name: name, kind: kindString, max: anyVersion} }
 func nullableStr(name string) field   { return field{name: name, kind: kindNullStr, max: anyVersion} }
 func nullableBytes(name string) field { return field{name: name, kind: kindBytes, max: anyVersion} }
+func plainBytes(name string) field    { return field{name: name, kind: kindPlainBytes, max: anyVersion} }
 func array(name string, fields ...field) field {
 	return field{name: name, kind: kindArray, max: anyVersion, fields: fields}
 }
@@ -178,6 +180,8 @@ func (m *measurement) field(f *field) {
 		m.string(f, true)
 	case kindBytes:
 		m.bytes(m.flexible)
+	case kindPlainBytes:
+		m.plainBytes()
 	case kindArray:
 		m.array(f)
 	case kindOption:
@@ -196,6 +200,19 @@ func (m *measurement) string(f *field, nullable bool) {
 		if len(s) > 0 {
 			m.memory += len(s) + stringMemory
 		}
+	}
+}
+
+// plainBytes reads bytes that Kafka does not let be null. kmsg takes null for none all the same, but no other negative length.
+func (m *measurement) plainBytes() {
+	if m.flexible {
+		m.bytes(true)
+		return
+	}
+	if n := m.int32(); n >= 0 {
+		m.span(int(n))
+	} else if n != -1 {
+		m.fail()
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -244,15 +245,59 @@ func noOffset(partition int32) kmsg.OffsetFetchResponseGroupTopicPartition {
 	return p
 }
 
+// RefuseCommit answers every partition of a commit with an error.
+func RefuseCommit(req *kmsg.OffsetCommitRequest, code protocol.Code) *kmsg.OffsetCommitResponse {
+	return commitAnswer(req, func(int, int) protocol.Code { return code })
+}
+
+// RefuseFetch answers an OffsetFetch of a group with an error.
+func RefuseFetch(req *kmsg.OffsetFetchRequestGroup, code protocol.Code) *kmsg.OffsetFetchResponseGroup {
+	r := kmsg.NewOffsetFetchResponseGroup()
+	r.Group, r.ErrorCode = req.Group, int16(code)
+	return &r
+}
+
+// RefuseFetchTopic answers the partitions of a topic in an OffsetFetch with an error.
+func RefuseFetchTopic(q *kmsg.OffsetFetchRequestGroupTopic, code protocol.Code) kmsg.OffsetFetchResponseGroupTopic {
+	t := kmsg.NewOffsetFetchResponseGroupTopic()
+	t.Topic, t.TopicID = q.Topic, q.TopicID
+	for _, n := range q.Partitions {
+		p := noOffset(n)
+		p.ErrorCode = int16(code)
+		t.Partitions = append(t.Partitions, p)
+	}
+	return t
+}
+
+// Budget bounds what the answers to one request may hold, over several groups. Safe for concurrent use.
+type Budget struct{ left atomic.Int64 }
+
+// NewBudget makes a budget of so many bytes.
+func NewBudget(bytes int64) *Budget {
+	b := new(Budget)
+	b.left.Store(bytes)
+	return b
+}
+
+func (b *Budget) take(n int) bool { return n == 0 || b.left.Add(int64(-n)) >= 0 }
+
 // Fetch is OffsetFetch of one group: of named topics (with their ids, where they are known), or of all when Topics is nil. It
-// shows what is committed and nothing else, so it need not wait for anything.
-func (s *Shard) Fetch(_ int64, req *kmsg.OffsetFetchRequestGroup, to machine.Ticket, out *machine.Out) {
+// shows what is committed; commits that came before and are on their way are waited for, so that a client reads what it wrote.
+func (s *Shard) Fetch(nowMs int64, req *kmsg.OffsetFetchRequestGroup, budget *Budget, to machine.Ticket, out *machine.Out) {
+	if g := s.groups[req.Group]; g != nil && g.writing > 0 {
+		out.Write(nil, func(_ int64, _ error, out *machine.Out) { s.fetch(req, budget, to, out) })
+		return
+	}
+	s.fetch(req, budget, to, out)
+}
+
+func (s *Shard) fetch(req *kmsg.OffsetFetchRequestGroup, budget *Budget, to machine.Ticket, out *machine.Out) {
 	r := kmsg.NewOffsetFetchResponseGroup()
 	r.Group, r.Topics = req.Group, []kmsg.OffsetFetchResponseGroupTopic{}
 	g, topics := s.groups[req.Group], s.o.Topics()
 	if req.Topics == nil {
 		if g != nil {
-			r.Topics = g.allOffsets(topics)
+			r.Topics = g.allOffsets(topics, budget)
 		}
 		out.Answer(to, &r)
 		return
@@ -265,7 +310,7 @@ func (s *Shard) Fetch(_ int64, req *kmsg.OffsetFetchRequestGroup, to machine.Tic
 			offsets = g.offsets[t.Topic]
 		}
 		for _, n := range req.Topics[i].Partitions {
-			t.Partitions = append(t.Partitions, offsets.answer(n, t.Topic, topics))
+			t.Partitions = append(t.Partitions, offsets.answer(n, t.Topic, topics, budget))
 		}
 		r.Topics = append(r.Topics, t)
 	}
@@ -273,7 +318,7 @@ func (s *Shard) Fetch(_ int64, req *kmsg.OffsetFetchRequestGroup, to machine.Tic
 }
 
 // answer is the committed offset of a partition. One that was committed for an earlier topic of the same name is none.
-func (t *topicOffsets) answer(partition int32, topic string, topics Topics) kmsg.OffsetFetchResponseGroupTopicPartition {
+func (t *topicOffsets) answer(partition int32, topic string, topics Topics, budget *Budget) kmsg.OffsetFetchResponseGroupTopicPartition {
 	p := noOffset(partition)
 	if t == nil {
 		return p
@@ -283,6 +328,10 @@ func (t *topicOffsets) answer(partition int32, topic string, topics Topics) kmsg
 		return p
 	}
 	metadata := c.metadata
+	if !budget.take(len(metadata)) { // nobody has so much, but who asks for the same again and again
+		p.ErrorCode = int16(protocol.InvalidRequest)
+		return p
+	}
 	p.Offset, p.LeaderEpoch, p.Metadata = c.offset, c.leaderEpoch, &metadata
 	return p
 }
@@ -297,7 +346,7 @@ func (c *committed) stale(topic string, topics Topics) bool {
 }
 
 // allOffsets answers with everything that is committed, in order of topic and partition.
-func (g *group) allOffsets(topics Topics) []kmsg.OffsetFetchResponseGroupTopic {
+func (g *group) allOffsets(topics Topics, budget *Budget) []kmsg.OffsetFetchResponseGroupTopic {
 	all := []kmsg.OffsetFetchResponseGroupTopic{}
 	for _, name := range slices.Sorted(maps.Keys(g.offsets)) {
 		offsets := g.offsets[name]
@@ -306,7 +355,7 @@ func (g *group) allOffsets(topics Topics) []kmsg.OffsetFetchResponseGroupTopic {
 		t.TopicID, _ = topics.TopicID(name)
 		for _, n := range slices.Sorted(maps.Keys(offsets.committed)) {
 			if c := offsets.committed[n]; !c.stale(name, topics) {
-				t.Partitions = append(t.Partitions, offsets.answer(n, name, topics))
+				t.Partitions = append(t.Partitions, offsets.answer(n, name, topics, budget))
 			}
 		}
 		if len(t.Partitions) > 0 {

@@ -176,7 +176,7 @@ func (p *player) command(words []string, a args) {
 	case "commit":
 		p.s.Commit(p.now, commitOf(group, a), to, &p.out)
 	case "fetch":
-		p.s.Fetch(p.now, fetchOf(group, a), to, &p.out)
+		p.s.Fetch(p.now, fetchOf(group, a), NewBudget(1<<20), to, &p.out)
 	case "delete-offsets":
 		r := kmsg.NewPtrOffsetDeleteRequest()
 		r.Group = group

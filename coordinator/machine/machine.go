@@ -91,7 +91,7 @@ type Out struct {
 	Notes   []Note
 }
 
-// Write appends records; then may be nil.
+// Write appends records; then may be nil. Without records it only waits for the writes before it.
 func (o *Out) Write(records []Record, then Then) {
 	o.Writes = append(o.Writes, Write{Records: records, Then: then})
 }

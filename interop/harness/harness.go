@@ -163,8 +163,8 @@ func sharedDirLocked() (string, error) {
 	return shared.dir, nil
 }
 
-// SuiteSettings are leat's settings in the suites: the node id of peers/kafka.sh, so that answers are comparable.
-func SuiteSettings() []string { return []string{"node.id=1"} }
+// SuiteSettings are leat's settings in the suites: those of peers/kafka.sh, so that answers are comparable.
+func SuiteSettings() []string { return []string{"node.id=1", "group.initial.rebalance.delay.ms=0"} }
 
 // StartKafka starts a Kafka for one test; settings are broker properties.
 func StartKafka(t testing.TB, settings ...string) *Peer {

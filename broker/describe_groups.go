@@ -1,0 +1,72 @@
+package broker
+
+import (
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/leatmq/leat/coordinator/group"
+	"github.com/leatmq/leat/coordinator/machine"
+	"github.com/leatmq/leat/protocol"
+)
+
+// DescribeGroups (15), versions 0-6: state, protocol, members and assignments of groups.
+//
+// Version notes: v3 authorized operations; v4 static members; up to v5 a group that does not exist is a dead one without an error, from v6 on it is
+// GROUP_ID_NOT_FOUND.
+//
+// A group that is named twice is described once: a short request must not have an answer of gigabytes (R14).
+
+// groupOperations are the bits of authorized operations of a group without an authorizer.
+const groupOperations = 1<<3 | 1<<6 | 1<<8 | 1<<10 | 1<<11 // READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS
+
+func startDescribeGroups(b *Broker, r *request) {
+	req, ok := groupRequest[*kmsg.DescribeGroupsRequest](b, r)
+	if !ok {
+		return
+	}
+	ids := once(req.Groups)
+	resp := kmsg.NewPtrDescribeGroupsResponse()
+	resp.Groups = make([]kmsg.DescribeGroupsResponseGroup, len(ids))
+	all := newGather(len(ids), func() { r.reply(resp) })
+	for i, id := range ids {
+		a := &resp.Groups[i]
+		done := ticket(func(body any) {
+			*a = *body.(*kmsg.DescribeGroupsResponseGroup)
+			describedGroup(req, a)
+			all.one()
+		})
+		b.groups.do(id, func(s *group.Shard, now int64, out *machine.Out) { s.Describe(now, id, done, out) }, func(code protocol.Code) {
+			refused := kmsg.NewDescribeGroupsResponseGroup()
+			refused.Group, refused.ErrorCode = id, int16(code)
+			done(&refused)
+		})
+	}
+	all.one()
+}
+
+// once is the ids in the order in which they are named first.
+func once(ids []string) []string {
+	seen := make(map[string]bool, len(ids))
+	named := make([]string, 0, len(ids))
+	for _, id := range ids {
+		if !seen[id] {
+			seen[id] = true
+			named = append(named, id)
+		}
+	}
+	return named
+}
+
+// describedGroup fits an answer to the version of the request.
+func describedGroup(req *kmsg.DescribeGroupsRequest, a *kmsg.DescribeGroupsResponseGroup) {
+	a.AuthorizedOperations = operationsNotWanted
+	if req.IncludeAuthorizedOperations && a.ErrorCode == 0 {
+		a.AuthorizedOperations = groupOperations
+	}
+	if protocol.Code(a.ErrorCode) == protocol.GroupIDNotFound {
+		text := "Group " + a.Group + " not found."
+		a.ErrorMessage = &text
+		if req.Version < 6 {
+			a.ErrorCode = int16(protocol.None)
+		}
+	}
+}
