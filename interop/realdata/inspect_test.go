@@ -17,8 +17,11 @@ import (
 	"github.com/leatmq/leat/interop/harness"
 )
 
-// filesPerRun bounds how many files one JVM looks at: command lines have a limit, and so has the time of one run. Deep iteration prints a line a record.
-const filesPerRun = 40
+// How many files one JVM looks at: command lines have a limit, and so has the time of one run. Deep iteration prints a line a record.
+const (
+	filesPerRun = 40
+	logsPerRun  = 8
+)
 
 // complaint matches what DumpLogSegments prints when it does not like something.
 var complaint = regexp.MustCompile(`(?i)isvalid: false|mismatch|non-consecutive|corrupt|invalid|exception|could not|found timestamp|out of order|error|sanity check failed`)
@@ -53,15 +56,15 @@ func complaints(t *testing.T, dir string) []string {
 	if len(logs) == 0 {
 		t.Fatalf("no logs in %s", dir)
 	}
-	out := dump(t, logs, "--deep-iteration")
-	out = append(out, dump(t, indexes)...)
+	out := dump(t, logs, logsPerRun, "--deep-iteration")
+	out = append(out, dump(t, indexes, filesPerRun)...)
 	var offsetIndexes []string
 	for _, f := range indexes {
 		if filepath.Ext(f) == ".index" {
 			offsetIndexes = append(offsetIndexes, f)
 		}
 	}
-	return append(out, dump(t, offsetIndexes, "--index-sanity-check")...)
+	return append(out, dump(t, offsetIndexes, filesPerRun, "--index-sanity-check")...)
 }
 
 // dataFiles lists the segment files below a directory. The metadata log is left out: its format is each broker's own.
@@ -86,10 +89,10 @@ func dataFiles(t *testing.T, dir string) []string {
 	return out
 }
 
-// dump runs DumpLogSegments over the files. A run that ends with an error is a complaint too.
-func dump(t *testing.T, files []string, args ...string) (out []string) {
+// dump runs DumpLogSegments over the files, some at a time. A run that ends with an error is a complaint too.
+func dump(t *testing.T, files []string, atATime int, args ...string) (out []string) {
 	t.Helper()
-	for chunk := range slices.Chunk(files, filesPerRun) {
+	for chunk := range slices.Chunk(files, atATime) {
 		r, w := io.Pipe()
 		done := make(chan error, 1)
 		go func() {
