@@ -19,6 +19,12 @@
 // wait behind it (connection.waiting). Requests that are parked (Fetch for data, Produce for durability) don't hold up the later ones. netio sends the
 // answers in request order in any case.
 //
+// # Bounds
+//
+// What a request names costs a hundred times its bytes until it is answered. So a request names no more things than itemsMax and twice the partitions there
+// are (its connection is closed else), what waits parkedPartsMax partitions, what sessions remember sessionPartitionsMax; and a request of unusual size
+// leaves nothing behind in the memory that is used again.
+//
 // # Owners and locks
 //
 // A request's state hangs on its netio.Call and is reused with it; see request. Locks, none of which is held while calling another layer: connection.mu
@@ -85,6 +91,7 @@ type Broker struct {
 	requests    *workers // what may wait or write
 	disk        *workers // cold reads and fetches that were woken
 	sessions    *fetchSessions
+	parkedParts parkedParts
 	producerIDs *producerIDs
 	conns       connections
 

@@ -2,6 +2,7 @@ package broker
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"runtime/debug"
 
@@ -70,8 +71,11 @@ type request struct {
 	fetch   fetchOp
 }
 
-// maxKeptBytes is the largest answer buffer that is kept for the next request.
-const maxKeptBytes = 64 << 10
+// Of what a request took, this much at most is kept for the next one.
+const (
+	maxKeptBytes = 64 << 10 // of an answer
+	maxKeptParts = 1 << 10  // partitions
+)
 
 // entrance is a listener's door into the broker: the handler of its server.
 type entrance struct {
@@ -89,7 +93,7 @@ func (e *entrance) OnRequest(call *netio.Call) {
 	}
 	r.call = call
 	r.conn = b.connection(call.Conn, e.listener)
-	if err := r.decode(); err != nil {
+	if err := b.decode(r); err != nil {
 		b.refuse(r, err)
 		return
 	}
@@ -129,13 +133,18 @@ func (b *Broker) logClosed(c netio.Conn, err error) {
 }
 
 // decode reads header and body of the frame. Produce and Fetch bodies are read by their handlers.
-func (r *request) decode() (err error) {
+func (b *Broker) decode(r *request) (err error) {
 	r.msg, r.onLoop = nil, false
 	if cap(r.out) > maxKeptBytes {
 		r.out = nil
 	}
+	r.produce.trim()
+	r.fetch.trim()
 	r.out = r.out[:0]
 	if r.body, err = r.header.Parse(r.call.Frame.B); err != nil {
+		return err
+	}
+	if err := b.checkItems(r); err != nil {
 		return err
 	}
 	r.how = handlers[r.header.Key]
@@ -144,6 +153,21 @@ func (r *request) decode() (err error) {
 	}
 	r.msg, err = protocol.Decode(r.header, r.body)
 	return err
+}
+
+// itemsMax is how many partitions, topics and the like a request may name beside twice the partitions there are: each costs about a kilobyte until it is
+// answered, known or not, and a request of 100 MiB has room for millions.
+const itemsMax = 100_000
+
+func (b *Broker) checkItems(r *request) error {
+	if len(r.body) <= itemsMax {
+		return nil
+	}
+	limit := itemsMax + 2*b.meta.Image().PartitionCount()
+	if n := protocol.Items(r.header, r.body); n > limit {
+		return &protocol.MalformedError{Key: r.header.Key, Version: r.header.Version, Msg: fmt.Sprintf("it names %d things, %d are allowed with the partitions there are", n, limit)}
+	}
+	return nil
 }
 
 // refuse ends the connection of a request that cannot be read. An ApiVersions request of an unknown version alone is answered: v0, with our range.

@@ -87,6 +87,14 @@ type fetchOp struct {
 	out  []netio.Part
 }
 
+// trim lets go of what an earlier request of unusual size has left. A waiter that is still to be woken knows its op and nothing else.
+func (op *fetchOp) trim() {
+	if cap(op.parts) > maxKeptParts || cap(op.changes) > maxKeptParts {
+		op.parts, op.changes, op.index, op.parking.waiters, op.parking.on = nil, nil, nil, nil, nil
+		op.resp, op.enc, op.out, op.req = protocol.FetchResponse{}, protocol.FetchEncoder{}, nil, kmsg.FetchRequest{}
+	}
+}
+
 func startFetch(b *Broker, r *request) {
 	op := &r.fetch
 	op.b, op.r = b, r
@@ -97,6 +105,10 @@ func startFetch(b *Broker, r *request) {
 	op.deadline = time.Now().Add(time.Duration(op.req.MaxWaitMillis) * time.Millisecond)
 	if code := op.openSession(); code != protocol.None {
 		op.fail(code)
+		return
+	}
+	if len(op.parts) > maxKeptParts {
+		op.attemptOnWorker() // others of the loop would wait
 		return
 	}
 	op.attempt(true)
@@ -157,6 +169,9 @@ func (op *fetchOp) continueSession() protocol.Code {
 	}
 	code, empty := s.advance(req.SessionEpoch, op.r.header.Version >= 13, op.changes, forgotten, func(p *sessionPartition) { op.addPart(p.fetchTarget) })
 	switch {
+	case code == protocol.FetchSessionIDNotFound:
+		op.b.sessions.remove(s.id)
+		return code
 	case code != protocol.None:
 		return code
 	case empty:
@@ -229,9 +244,7 @@ func (op *fetchOp) attempt(onLoop bool) {
 			return
 		case fetchCold:
 			op.releaseAll()
-			if !op.b.disk.submit(func() { op.b.safely(op.r.call, func() { op.attempt(false) }) }) {
-				op.fail(protocol.NotLeaderOrFollower)
-			}
+			op.attemptOnWorker()
 			return
 		case fetchShort:
 			op.releaseAll()
@@ -239,6 +252,12 @@ func (op *fetchOp) attempt(onLoop bool) {
 				return
 			}
 		}
+	}
+}
+
+func (op *fetchOp) attemptOnWorker() {
+	if !op.b.disk.submit(func() { op.b.safely(op.r.call, func() { op.attempt(false) }) }) {
+		op.fail(protocol.NotLeaderOrFollower)
 	}
 }
 
@@ -277,7 +296,7 @@ func (op *fetchOp) read(onLoop bool) fetchState {
 		}
 		failed = failed || part.code != protocol.None && !part.noNode || part.diverges()
 	}
-	if failed || more || here == 0 || total >= op.minBytes || op.over() {
+	if failed || more || here == 0 || total >= op.minBytes || op.over() || !op.b.parkedParts.take(len(op.parts)) {
 		return fetchReady
 	}
 	return fetchShort

@@ -2,6 +2,7 @@ package broker
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/leatmq/leat/replication"
@@ -26,6 +27,23 @@ const (
 	parkArming
 	parkParked
 )
+
+// parkedPartsMax bounds the memory of what waits: all parked requests together name at most so many partitions. A request for which there is no room is
+// answered with what there is.
+const parkedPartsMax = 1 << 20
+
+// parkedParts counts the partitions that parked requests name.
+type parkedParts struct{ n atomic.Int64 }
+
+func (p *parkedParts) take(n int) bool {
+	if p.n.Add(int64(n)) <= parkedPartsMax {
+		return true
+	}
+	p.give(n)
+	return false
+}
+
+func (p *parkedParts) give(n int) { p.n.Add(int64(-n)) }
 
 // fetchParking is the waiting side of a fetchOp.
 type fetchParking struct {
@@ -56,7 +74,7 @@ func newFetchWaiter(op *fetchOp) *fetchWaiter {
 // Wake is replication's upcall.
 func (w *fetchWaiter) Wake(*replication.Waiter) { w.op.wokenBy(w) }
 
-// park makes the op wait. It returns false when there is news already: the caller looks again.
+// park makes the op wait, for whose parts there is room. It returns false when there is news already: the caller looks again.
 func (op *fetchOp) park() bool {
 	k := &op.parking
 	k.mu.Lock()
@@ -115,6 +133,7 @@ func (op *fetchOp) register() bool {
 func (op *fetchOp) unregister() {
 	k := &op.parking
 	k.timer.Stop()
+	op.b.parkedParts.give(len(op.parts))
 	op.r.conn.unpark(op)
 	for i, p := range k.on {
 		w := k.waiters[i]

@@ -3,6 +3,7 @@ package broker
 import (
 	"container/list"
 	"sync"
+	"sync/atomic"
 
 	"github.com/leatmq/leat/protocol"
 )
@@ -11,7 +12,8 @@ import (
 // carry only changes. A session is a convenience that either side may forget: every error is answered so that the client starts a new one.
 //
 // Cache: at most max sessions. When it is full, a new session takes the place of the one that was used least recently if that has not been used for
-// sessionIdleMs; else the client gets session id 0, "no session", which every client handles (gotcha 14: some clients open a session per request).
+// sessionIdleMs; else the client gets session id 0, "no session", which every client handles (gotcha 14: some clients open a session per request). All
+// sessions together hold at most sessionPartitionsMax partitions: what would be more gets no session, or loses it.
 //
 // Order: a session's partitions are answered in their order in it; those that returned data go to the back, so that a few busy partitions cannot
 // starve the others of an answer's byte limit.
@@ -23,6 +25,8 @@ const (
 	initialEpoch  = 0
 	largestEpoch  = 1<<31 - 1
 	neverTold     = -1
+
+	sessionPartitionsMax = 1 << 20 // some 300 MB
 )
 
 // fetchKey names a partition in a session: by id from Fetch v13, by name before.
@@ -45,16 +49,19 @@ type fetchSession struct {
 	byID    bool // its requests name topics by id
 	usedMs  int64
 	lru     *list.Element // guarded by fetchSessions.mu
+	total   *atomic.Int64 // members of all sessions
 	mu      sync.Mutex    // guards the following
 	epoch   int32         // of the next request
 	order   *list.List    // of *sessionPartition
 	members map[fetchKey]*list.Element
+	over    bool // removed from the cache: it has no members any more
 }
 
 // fetchSessions is the cache of sessions.
 type fetchSessions struct {
 	max    int
 	random func() int32
+	total  atomic.Int64 // members of all sessions
 	mu     struct {
 		sync.Mutex
 		all map[int32]*fetchSession
@@ -88,14 +95,14 @@ func (s *fetchSessions) use(id int32, nowMs int64) *fetchSession {
 	return f
 }
 
-// create makes a session; nil when there is no room for it.
-func (s *fetchSessions) create(byID bool, nowMs int64) *fetchSession {
+// create makes a session for so many partitions; nil when there is no room for it.
+func (s *fetchSessions) create(byID bool, partitions int, nowMs int64) *fetchSession {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.mu.all) >= s.max && !s.evictLocked(nowMs) {
+	if len(s.mu.all) >= s.max && !s.evictLocked(nowMs) || s.total.Load()+int64(partitions) > sessionPartitionsMax {
 		return nil
 	}
-	f := &fetchSession{byID: byID, usedMs: nowMs, epoch: initialEpoch + 1, order: list.New(), members: map[fetchKey]*list.Element{}}
+	f := &fetchSession{byID: byID, total: &s.total, usedMs: nowMs, epoch: initialEpoch + 1, order: list.New(), members: map[fetchKey]*list.Element{}}
 	for f.id == sessionless || s.mu.all[f.id] != nil {
 		f.id = s.random()
 	}
@@ -125,6 +132,10 @@ func (s *fetchSessions) remove(id int32) {
 func (s *fetchSessions) removeLocked(f *fetchSession) {
 	delete(s.mu.all, f.id)
 	s.mu.lru.Remove(f.lru)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s.total.Add(-int64(len(f.members)))
+	f.over, f.members, f.order = true, nil, list.New()
 }
 
 // advance checks a request's epoch, applies its changes, and calls visit for every partition in order. It returns the code that ends the request, and
@@ -132,11 +143,17 @@ func (s *fetchSessions) removeLocked(f *fetchSession) {
 func (f *fetchSession) advance(epoch int32, byID bool, changes []fetchTarget, forgotten []fetchKey, visit func(*sessionPartition)) (code protocol.Code, empty bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.over {
+		return protocol.FetchSessionIDNotFound, false
+	}
 	if epoch != f.epoch {
 		return protocol.InvalidFetchSessionEpoch, false
 	}
 	if byID != f.byID {
 		return protocol.FetchSessionTopicIDError, false
+	}
+	if f.total.Load()+int64(len(changes)) > sessionPartitionsMax {
+		return protocol.FetchSessionIDNotFound, false // the client begins anew, and gets no session
 	}
 	for i := range changes {
 		f.putLocked(&changes[i])
@@ -145,6 +162,7 @@ func (f *fetchSession) advance(epoch int32, byID bool, changes []fetchTarget, fo
 		if e := f.members[k]; e != nil {
 			f.order.Remove(e)
 			delete(f.members, k)
+			f.total.Add(-1)
 		}
 	}
 	if f.order.Len() == 0 {
@@ -167,7 +185,10 @@ func (f *fetchSession) putLocked(t *fetchTarget) *sessionPartition {
 		return p
 	}
 	p := &sessionPartition{fetchTarget: *t, toldHW: neverTold, toldLogStart: neverTold}
-	f.members[t.key] = f.order.PushBack(p)
+	if !f.over {
+		f.members[t.key] = f.order.PushBack(p)
+		f.total.Add(1)
+	}
 	return p
 }
 

@@ -158,16 +158,16 @@ func TestFetchSessionIDs(t *testing.T) {
 // Gotcha 14: the cache is bounded; a client for whom there is no room gets no session, and an idle one makes room.
 func TestFetchSessionEviction(t *testing.T) {
 	s := newFetchSessions(2, randomInt32)
-	a, b := s.create(false, 1000), s.create(false, 1001)
-	if a == nil || b == nil || s.create(false, 1002) != nil || s.count() != 2 {
+	a, b := s.create(false, 0, 1000), s.create(false, 0, 1001)
+	if a == nil || b == nil || s.create(false, 0, 1002) != nil || s.count() != 2 {
 		t.Fatal("the limit does not hold")
 	}
 	s.use(a.id, 2000)
-	if c := s.create(false, 1001+sessionIdleMs); c == nil || s.use(b.id, 0) != nil || s.use(a.id, 0) == nil {
+	if c := s.create(false, 0, 1001+sessionIdleMs); c == nil || s.use(b.id, 0) != nil || s.use(a.id, 0) == nil {
 		t.Fatal("the least recently used one stays")
 	}
 	none := newFetchSessions(0, randomInt32)
-	if none.create(false, 0) != nil {
+	if none.create(false, 0, 0) != nil {
 		t.Fatal("a cache without slots")
 	}
 	n := start(t, "max.incremental.fetch.session.cache.slots=1")

@@ -48,6 +48,13 @@ type produceItem struct {
 	malformed bool // not exactly one v2 batch by its header
 }
 
+// trim lets go of what an earlier request of unusual size has left.
+func (op *produceOp) trim() {
+	if cap(op.items) > maxKeptParts {
+		op.items, op.index, op.resp = nil, nil, protocol.ProduceResponse{}
+	}
+}
+
 func startProduce(b *Broker, r *request) {
 	op := &r.produce
 	op.b, op.r = b, r

@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"fmt"
+	"math"
 	"reflect"
 	"sync"
 
@@ -149,6 +150,7 @@ type measurement struct {
 	flexible bool
 	memory   int
 	limit    int
+	items    int // elements of arrays
 }
 
 // measure walks over a body without allocating. ok: the body is well formed. The walk ends when memory is above limit.
@@ -156,6 +158,15 @@ func (l *layout) measure(version int16, body []byte, limit int) (memory int, ok 
 	m := measurement{reader: reader{b: body}, flexible: l.flexible >= 0 && version >= l.flexible, limit: limit}
 	m.structure(l.plans[version])
 	return m.memory, !m.bad
+}
+
+// Items counts the elements of all arrays in a body, without allocating: what answering it takes grows with them, not with its bytes. None is shorter than
+// a byte. Of a body that is not well formed it counts what comes before the fault, which is Decode's to tell.
+func Items(h Header, body []byte) int {
+	l := layoutOf(h.Key)
+	m := measurement{reader: reader{b: body}, flexible: l.flexible >= 0 && h.Version >= l.flexible, limit: math.MaxInt}
+	m.structure(l.plans[h.Version])
+	return m.items
 }
 
 func (m *measurement) structure(fields []field) {
@@ -221,6 +232,7 @@ func (m *measurement) array(f *field) {
 	if n <= 0 {
 		return
 	}
+	m.items += n
 	m.memory += n * f.memory * 9 / 8 // kmsg grows a slice by append, which rounds up
 	if f.elem != nil && f.elem.kind == kindFixed {
 		m.span(n * f.elem.size)
