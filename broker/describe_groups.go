@@ -58,15 +58,15 @@ func once(ids []string) []string {
 
 // describedGroup fits an answer to the version of the request.
 func describedGroup(req *kmsg.DescribeGroupsRequest, a *kmsg.DescribeGroupsResponseGroup) {
-	a.AuthorizedOperations = operationsNotWanted
-	if req.IncludeAuthorizedOperations && a.ErrorCode == 0 {
-		a.AuthorizedOperations = groupOperations
-	}
 	if protocol.Code(a.ErrorCode) == protocol.GroupIDNotFound {
 		text := "Group " + a.Group + " not found."
 		a.ErrorMessage = &text
 		if req.Version < 6 {
 			a.ErrorCode = int16(protocol.None)
 		}
+	}
+	a.AuthorizedOperations = operationsNotWanted
+	if req.IncludeAuthorizedOperations && a.ErrorCode == 0 {
+		a.AuthorizedOperations = groupOperations
 	}
 }

@@ -36,6 +36,9 @@ func handleFindCoordinator(b *Broker, r *request) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.FindCoordinatorResponse)
 	if req.Version < 4 {
 		c := b.findCoordinator(r, req, req.CoordinatorKey)
+		if c.ErrorCode == 0 { // Kafka's word for it
+			*c.ErrorMessage = "NONE"
+		}
 		resp.ErrorCode, resp.ErrorMessage, resp.NodeID, resp.Host, resp.Port = c.ErrorCode, c.ErrorMessage, c.NodeID, c.Host, c.Port
 		return resp
 	}

@@ -62,6 +62,8 @@ func (c *client) joinAlone(group string) (member string, generation int32) {
 func syncRequest(group, member string, generation int32, members ...string) *kmsg.SyncGroupRequest {
 	req := kmsg.NewPtrSyncGroupRequest()
 	req.Version, req.Group, req.MemberID, req.Generation = 5, group, member, generation
+	protocolType, name := "consumer", "range"
+	req.ProtocolType, req.Protocol = &protocolType, &name
 	for _, id := range members {
 		req.GroupAssignment = append(req.GroupAssignment, kmsg.SyncGroupRequestGroupAssignment{MemberID: id, MemberAssignment: []byte(id)})
 	}

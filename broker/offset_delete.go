@@ -16,6 +16,11 @@ func startOffsetDelete(b *Broker, r *request) {
 		return
 	}
 	resp := kmsg.NewPtrOffsetDeleteResponse()
+	if req.Group == "" {
+		resp.ErrorCode = int16(protocol.InvalidGroupID)
+		r.reply(resp)
+		return
+	}
 	asked := *req
 	asked.Topics = nil
 	image := b.meta.Image()

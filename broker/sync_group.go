@@ -10,7 +10,7 @@ import (
 
 // SyncGroup (14), versions 0-5: the leader of a group brings what everybody is assigned, the others get theirs. The answer comes when that is durable.
 //
-// Version notes: v3 static members; v5 names the protocol, and it must be the group's.
+// Version notes: v3 static members; v5 names the protocol: it must, and it must be the group's.
 
 func startSyncGroup(b *Broker, r *request) {
 	req, ok := groupRequest[*kmsg.SyncGroupRequest](b, r)
@@ -22,7 +22,11 @@ func startSyncGroup(b *Broker, r *request) {
 		resp.ErrorCode = int16(code)
 		r.reply(resp)
 	}
-	if req.Group == "" {
+	switch {
+	case req.Version >= 5 && (req.ProtocolType == nil || req.Protocol == nil):
+		refuse(protocol.InconsistentGroupProtocol)
+		return
+	case req.Group == "":
 		refuse(protocol.InvalidGroupID)
 		return
 	}

@@ -91,6 +91,7 @@ func (s *Shard) deleteGroup(g *group, gone []topicPartition, tombstone []machine
 		case g.membership.idle() && !g.stored: // nobody has joined while the tombstone was on its way
 			g.membership = newClassic(s, g)
 		}
+		s.dropIfBare(g)
 		done(err, out)
 	})
 }

@@ -89,6 +89,7 @@ func (s *Shard) replayOffset(r machine.Record) error {
 	return nil
 }
 
+// removeOffset forgets an offset. A group of which nothing is left then is there until expiry is looked for, as in Kafka.
 func (s *Shard) removeOffset(g *group, topic string, partition int32) {
 	t := g.offsets[topic]
 	if t == nil {
@@ -96,7 +97,6 @@ func (s *Shard) removeOffset(g *group, topic string, partition int32) {
 	}
 	delete(t.committed, partition)
 	g.settle(topic, t)
-	s.dropIfBare(g)
 }
 
 // commitOffset is one offset of an OffsetCommit.
@@ -457,6 +457,5 @@ func (s *Shard) tombstones(g *group, gone []topicPartition, more []machine.Recor
 			}
 		}
 		done(err, out)
-		s.dropIfBare(g)
 	})
 }

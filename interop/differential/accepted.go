@@ -152,4 +152,16 @@ var Accepted = []Acceptance{
 		Reason: "a short request must not have an answer of gigabytes",
 		Script: `DescribeProducers/all`, Step: `(twice|no partitions).*`, Path: `Topics.*`,
 	},
+	{
+		ID:     "D-19",
+		What:   "a JoinGroup that is refused does not make a group",
+		Reason: "Kafka keeps an empty group without a trace of why until its next look for expired offsets",
+		Script: `JoinGroup/bad`, Step: `nothing came of it.*`, Path: `Groups\[\$g\]\..*`,
+	},
+	{
+		ID:     "D-20",
+		What:   "DescribeGroups describes a group that is named twice once",
+		Reason: "a short request must not have an answer of gigabytes",
+		Script: `DescribeGroups/odd`, Step: `twice.*`, Path: `Groups.*`,
+	},
 }

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net"
 	"reflect"
+	"regexp"
 	"slices"
 	"sort"
 	"strconv"
@@ -37,13 +38,14 @@ type normaliser struct {
 	topics    map[[16]byte]string
 	producers map[int64]string
 	unknown   map[[16]byte]string
-	onlyOwn   bool // the question was for all topics: those of other runs are left out of the answer
+	members   map[string]string // ids that brokers gave to members of groups
+	onlyOwn   bool              // the question was for all topics: those of other runs are left out of the answer
 }
 
 func newNormaliser(prefix, addr string) *normaliser {
 	host, port, _ := net.SplitHostPort(addr)
 	p, _ := strconv.Atoi(port)
-	return &normaliser{prefix: prefix, host: host, port: int32(p), topics: map[[16]byte]string{}, producers: map[int64]string{}, unknown: map[[16]byte]string{}}
+	return &normaliser{prefix: prefix, host: host, port: int32(p), topics: map[[16]byte]string{}, producers: map[int64]string{}, unknown: map[[16]byte]string{}, members: map[string]string{}}
 }
 
 func (n *normaliser) text(s string) string {
@@ -76,6 +78,21 @@ func (n *normaliser) producer(id int64) string {
 
 // madeUp is the first producer id that scripts use without having asked for one.
 const madeUp = 1 << 40
+
+// uuidTail is what brokers put behind the client or instance id to make a member id.
+var uuidTail = regexp.MustCompile(`-[0-9a-f]{8}(-[0-9a-zA-Z_-]{4}){3}-[0-9a-f]{12}$|-[0-9A-Za-z_-]{22}$`)
+
+// member names the member ids that brokers made, in the order in which they appear.
+func (n *normaliser) member(id string) string {
+	tail := uuidTail.FindStringIndex(id)
+	if tail == nil {
+		return n.text(id)
+	}
+	if _, ok := n.members[id]; !ok {
+		n.members[id] = fmt.Sprintf("$member%d(%s)", len(n.members), n.text(id[:tail[0]]))
+	}
+	return n.members[id]
+}
 
 func (n *normaliser) id(id [16]byte) string {
 	if id == ([16]byte{}) {
@@ -122,6 +139,8 @@ func (n *normaliser) walk(path string, v reflect.Value, out *fields) {
 	switch {
 	case v.Type() == uuidType:
 		out.add(path, n.id(v.Interface().([16]byte)))
+	case v.Type() == byteType && opaque(path):
+		out.add(path, n.text(string(v.Bytes())))
 	case v.Type() == byteType:
 		n.describeRecords(path, v.Bytes(), out)
 	case v.Kind() == reflect.Pointer && v.IsNil():
@@ -135,6 +154,11 @@ func (n *normaliser) walk(path string, v reflect.Value, out *fields) {
 	default:
 		out.add(path, n.leaf(path, v))
 	}
+}
+
+// opaque tells bytes that are no records.
+func opaque(path string) bool {
+	return strings.HasSuffix(path, ".ProtocolMetadata") || strings.HasSuffix(path, "MemberAssignment")
 }
 
 func (n *normaliser) walkStruct(path string, v reflect.Value, out *fields) {
@@ -179,12 +203,12 @@ func join(path, name string) string {
 }
 
 // sortKeys are the fields that name the elements of an array, in the order they are looked for.
-var sortKeys = []string{"Topic", "TopicID", "Partition", "Index", "NodeID", "ApiKey", "ResourceName", "Name", "Key", "Dir", "ProducerID", "RelativeOffset"}
+var sortKeys = []string{"Topic", "TopicID", "Group", "MemberID", "Partition", "Index", "NodeID", "ApiKey", "ResourceName", "Name", "Key", "Dir", "ProducerID", "RelativeOffset"}
 
 // walkSlice names elements of struct arrays by their key instead of their place: the order of Kafka's answers is that of
 // its hash maps.
 func (n *normaliser) walkSlice(path string, v reflect.Value, out *fields) {
-	if v.IsNil() {
+	if v.IsNil() && !n.onlyOwn {
 		out.add(path, "null")
 		return
 	}
@@ -203,7 +227,11 @@ func (n *normaliser) walkSlice(path string, v reflect.Value, out *fields) {
 	var es []element
 	for i := range v.Len() {
 		e := v.Index(i)
-		if name := nameOf(e); n.onlyOwn && name != nil && !strings.HasPrefix(*name, n.prefix) {
+		name := nameOf(e)
+		if g := e.FieldByName("Group"); g.IsValid() && g.Kind() == reflect.String {
+			name = ptr(g.String())
+		}
+		if n.onlyOwn && name != nil && !strings.HasPrefix(*name, n.prefix) {
 			continue
 		}
 		key := n.elementKey(e)
@@ -284,6 +312,8 @@ func (n *normaliser) stringLeaf(name, s string) string {
 		return "$host"
 	case name == "Dir":
 		return "$dir"
+	case name == "MemberID" || name == "LeaderID":
+		return n.member(s)
 	case name == "ClusterID" && n.cluster != "" && s == n.cluster:
 		return "$cluster"
 	case name == "ErrorMessage" && s != "" && s != "NONE":

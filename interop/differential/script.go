@@ -37,7 +37,7 @@ func Scripts() []Script {
 	for _, s := range [][]Script{
 		apiVersionsScripts, framingScripts, metadataScripts, produceScripts, produceBatchScripts, idempotenceScripts,
 		fetchScripts, fetchSessionScripts, listOffsetsScripts, createTopicsScripts, topicAdminScripts, epochScripts,
-		configScripts, describeScripts,
+		configScripts, describeScripts, groupScripts,
 	} {
 		all = append(all, s...)
 	}
@@ -201,6 +201,8 @@ func asksForAll(req kmsg.Request) bool {
 		return r.Topics == nil || r.Version == 0 && len(r.Topics) == 0
 	case *kmsg.DescribeLogDirsRequest:
 		return r.Topics == nil
+	case *kmsg.ListGroupsRequest:
+		return true
 	}
 	return false
 }

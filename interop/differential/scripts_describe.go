@@ -143,6 +143,7 @@ var describeScripts = []Script{
 		}
 	}},
 	{"FindCoordinator/groups", func(s *S) {
+		s.coordinator(s.name("group")) // Kafka makes the topic in the background
 		s.each("group", 0, 6, func(int16) kmsg.Request { return findOf(0, s.name("group")) })
 		s.each("transaction", 1, 6, func(int16) kmsg.Request { return findOf(1, s.name("txn")) })
 	}},
