@@ -29,7 +29,6 @@ type cleaner struct {
 	rounds, failures         atomic.Int64
 	bytesRead, bytesLeft     atomic.Int64
 	recordsKept, recordsGone atomic.Int64
-	failing                  atomic.Int64 // logs whose last round failed
 }
 
 // CleanerStats counts what the cleaner has done since the start.
@@ -69,9 +68,15 @@ const (
 // CleanerStats returns the cleaner's counters.
 func (e *Engine) CleanerStats() CleanerStats {
 	c := &e.cleaner
+	failing := int64(0)
+	for _, l := range e.Logs() {
+		if s, ok := l.Compaction(); ok && s.Err != nil {
+			failing++
+		}
+	}
 	return CleanerStats{
 		Rounds: c.rounds.Load(), Failures: c.failures.Load(), BytesRead: c.bytesRead.Load(), BytesLeft: c.bytesLeft.Load(),
-		RecordsKept: c.recordsKept.Load(), RecordsGone: c.recordsGone.Load(), Failing: c.failing.Load(),
+		RecordsKept: c.recordsKept.Load(), RecordsGone: c.recordsGone.Load(), Failing: failing,
 	}
 }
 
@@ -160,6 +165,8 @@ func (c *cleaner) compact(w compactable, nowMs int64) {
 	switch {
 	case errors.Is(err, errStopping), errors.Is(err, errMoved):
 		return
+	case err != nil && errors.Is(l.Err(), ErrClosed): // its files have gone meanwhile
+		return
 	case err != nil:
 		c.failed(l, nowMs, err)
 		return
@@ -175,9 +182,6 @@ func (c *cleaner) compact(w compactable, nowMs int64) {
 
 func (c *cleaner) succeeded(l *Log, nowMs, end, horizonMs int64) {
 	p := &l.compaction
-	if p.failures > 0 {
-		c.failing.Add(-1)
-	}
 	p.failures, p.retryMs, p.horizonMs = 0, 0, -1
 	if horizonMs > 0 {
 		p.horizonMs = horizonMs
@@ -188,9 +192,6 @@ func (c *cleaner) succeeded(l *Log, nowMs, end, horizonMs int64) {
 
 func (c *cleaner) failed(l *Log, nowMs int64, err error) {
 	p := &l.compaction
-	if p.failures == 0 {
-		c.failing.Add(1)
-	}
 	c.failures.Add(1)
 	delay := min(int64(retryMsMin)<<min(p.failures, 10), retryMsMax)
 	p.failures++

@@ -354,3 +354,46 @@ func TestPacer(t *testing.T) {
 		t.Error("stopped")
 	}
 }
+
+// A partition that is deleted, and made again, while it is compacted: the round ends without a word, and touches nothing of the new one.
+func TestDeletedWhileCompacted(t *testing.T) {
+	for nth := 1; nth < 60; nth += 3 {
+		fault := vfs.NewFault(vfs.NewMem(uint64(nth)))
+		f := newFixture(t, fault)
+		f.open()
+		cfg := crashCompactConfig(t)
+		l, _, _ := crashedLog(f, cfg)
+		var again *Log
+		m := newCompactModel()
+		inject := vfs.Injection{Nth: nth, Match: func(op vfs.Op) bool {
+			return op.Kind == vfs.OpWrite && strings.HasSuffix(op.Name, ".cleaned") || op.Kind == vfs.OpRead && strings.HasSuffix(op.Name, ".log")
+		}}
+		inject.Before = func(vfs.Op) {
+			if f.e.Delete(l.TP()) != nil {
+				t.Error("not deleted")
+			}
+			again = f.logWith("t", cfg)
+			f.fillKeys(again, m, 20, 5)
+		}
+		inj := fault.Inject(inject)
+		f.e.Clean(f.clock.advance(1))
+		hit := inj.Hits() > 0
+		inj.Remove()
+		if s := f.e.CleanerStats(); s.Failures > 0 || s.Failing > 0 {
+			t.Fatalf("at %d: %+v\n%s", nth, s, f.logs)
+		}
+		if hit {
+			p := watch(again)
+			f.awaitFlushed(p, again)
+			f.mustMatch(m, again)
+			f.e.Clean(f.clock.advance(1))
+			f.mustMatch(m, again)
+			f.restart()
+			f.mustMatch(m, f.logWith("t", cfg))
+		}
+		f.close()
+		if !hit {
+			break
+		}
+	}
+}
