@@ -25,6 +25,7 @@ type groups struct {
 	b        *Broker
 	runtime  *coordinator.Runtime[*group.Shard]
 	config   atomic.Pointer[group.Config]
+	consumer atomic.Pointer[group.ConsumerConfig]
 	maxBatch atomic.Int64 // max.message.bytes of the topic
 }
 
@@ -36,7 +37,8 @@ func newGroups(b *Broker) *groups {
 		Topic: offsetsTopic, Now: b.now, Logger: b.log, Notes: b.lines, Soon: b.tickSoon,
 		MaxBatchBytes: func(int32) int { return int(g.maxBatch.Load()) },
 		New: func(int32) *group.Shard {
-			return group.New(group.Options{Config: g.config.Load, Topics: func() group.Topics { return topicsOf{b.meta.Image()} }, NewID: newUUID})
+			return group.New(group.Options{Config: g.config.Load, Topics: func() group.ConsumerTopics { return topicsOf{b.meta.Image()} }, NewID: newUUID,
+				ConsumerConfig: func(string) *group.ConsumerConfig { return g.consumer.Load() }})
 		},
 	})
 	return g
@@ -49,6 +51,11 @@ func (g *groups) configure() {
 		InitialRebalanceDelayMs: c.GroupInitialRebalanceDelayMs, MinSessionTimeoutMs: c.GroupMinSessionTimeoutMs, MaxSessionTimeoutMs: c.GroupMaxSessionTimeoutMs,
 		MaxSize: c.GroupMaxSize, OffsetMetadataMaxBytes: c.OffsetMetadataMaxBytes,
 		OffsetsRetentionMs: c.OffsetsRetentionMs, OffsetsCheckIntervalMs: c.OffsetsRetentionCheckIntervalMs,
+	})
+	g.consumer.Store(&group.ConsumerConfig{
+		SessionTimeoutMs: c.GroupConsumerSessionTimeoutMs, HeartbeatIntervalMs: c.GroupConsumerHeartbeatIntervalMs,
+		AssignmentIntervalMs: c.GroupConsumerAssignmentIntervalMs, MaxSize: c.GroupConsumerMaxSize,
+		Assignors: c.GroupConsumerAssignors, RegexRefreshMs: c.GroupConsumerRegexRefreshMs,
 	})
 }
 
@@ -68,6 +75,22 @@ func (t topicsOf) TopicName(id [16]byte) (string, bool) {
 	}
 	return "", false
 }
+
+func (t topicsOf) Topic(name string) ([16]byte, int32, bool) {
+	if topic := t.image.Topic(name); topic != nil {
+		return topic.ID, int32(len(topic.Partitions)), true
+	}
+	return [16]byte{}, 0, false
+}
+
+func (t topicsOf) Each(visit func(name string)) {
+	for _, topic := range t.image.Topics() {
+		visit(topic.Name)
+	}
+}
+
+// Version is that of the whole metadata: it changes more often than the topics do.
+func (t topicsOf) Version() int64 { return t.image.Offset() }
 
 // newUUID is a random uuid, as the member ids of Kafka have it.
 func newUUID() string {

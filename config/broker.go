@@ -55,10 +55,18 @@ type Broker struct {
 	MetadataSegmentBytes          int
 
 	// Groups.
-	GroupInitialRebalanceDelayMs    int32
-	GroupMinSessionTimeoutMs        int32
-	GroupMaxSessionTimeoutMs        int32
-	GroupMaxSize                    int
+	GroupInitialRebalanceDelayMs int32
+	GroupMinSessionTimeoutMs     int32
+	GroupMaxSessionTimeoutMs     int32
+	GroupMaxSize                 int
+
+	GroupConsumerSessionTimeoutMs     int32
+	GroupConsumerHeartbeatIntervalMs  int32
+	GroupConsumerAssignmentIntervalMs int32
+	GroupConsumerRegexRefreshMs       int64
+	GroupConsumerMaxSize              int
+	GroupConsumerAssignors            []string
+
 	OffsetsTopicPartitions          int32
 	OffsetsTopicReplicationFactor   int16
 	OffsetsTopicSegmentBytes        int

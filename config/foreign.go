@@ -82,10 +82,10 @@ ssl.truststore.type
 // Groups, transactions and share groups: not there so far.
 const groupKeys = `
 add.partitions.to.txn.retry.backoff.max.ms add.partitions.to.txn.retry.backoff.ms errors.deadletterqueue.auto.create.topics.enable
-errors.deadletterqueue.topic.name.prefix group.consumer.assignment.interval.ms group.consumer.assignors group.consumer.heartbeat.interval.ms
+errors.deadletterqueue.topic.name.prefix 
 group.consumer.max.assignment.interval.ms group.consumer.max.heartbeat.interval.ms group.consumer.max.session.timeout.ms
-group.consumer.max.size group.consumer.migration.policy group.consumer.min.assignment.interval.ms group.consumer.min.heartbeat.interval.ms
-group.consumer.min.session.timeout.ms group.consumer.session.timeout.ms group.coordinator.append.linger.ms
+group.consumer.migration.policy group.consumer.min.assignment.interval.ms group.consumer.min.heartbeat.interval.ms
+group.consumer.min.session.timeout.ms group.coordinator.append.linger.ms
 group.coordinator.background.threads group.coordinator.cached.buffer.max.bytes group.coordinator.rebalance.protocols
 group.coordinator.threads
 group.share.assignment.interval.ms group.share.assignors group.share.delivery.count.limit group.share.heartbeat.interval.ms

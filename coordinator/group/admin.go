@@ -75,7 +75,7 @@ func (s *Shard) Delete(_ int64, id string, to machine.Ticket, out *machine.Out) 
 	}
 	var tombstone []machine.Record
 	if g.stored {
-		tombstone = []machine.Record{{Key: groupKey(id)}}
+		tombstone = g.membership.tombstones()
 	}
 	s.deleteGroup(g, g.partitions(), tombstone, out, func(err error, out *machine.Out) {
 		code := protocol.None
@@ -103,9 +103,7 @@ func (s *Shard) Explain(_ int64, id string, to machine.Ticket, out *machine.Out)
 		return
 	}
 	story := &Story{State: g.membership.stateName(), SinceMs: -1, Events: g.history.events()}
-	if c, ok := g.membership.(*classic); ok {
-		c.explain(story)
-	}
+	g.membership.explain(story)
 	out.Answer(to, story)
 }
 

@@ -141,6 +141,16 @@ func (g *classic) checkCommit(req *kmsg.OffsetCommitRequest) protocol.Code {
 	return protocol.None
 }
 
+// checkCommitOf: a generation commits all or nothing.
+func (g *classic) checkCommitOf(*kmsg.OffsetCommitRequest, [16]byte, int32) protocol.Code {
+	return protocol.None
+}
+
+// checkFetch: whoever knows the id of a classic group may read.
+func (g *classic) checkFetch(*kmsg.OffsetFetchRequestGroup) protocol.Code { return protocol.None }
+
+func (g *classic) tombstones() []machine.Record { return []machine.Record{{Key: groupKey(g.id)}} }
+
 // committing notes that a member lives: it commits.
 func (g *classic) committing(nowMs int64, memberID string) {
 	if m := g.members.get(memberID); m != nil && (g.state == Stable || g.state == PreparingRebalance) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -14,7 +15,17 @@ import (
 // kafkaLog is what Kafka 4.4.0 wrote for a console consumer of topic gt with group g1, that read three records and left.
 func kafkaLog(t testing.TB) (records []machine.Record) {
 	t.Helper()
-	b, err := os.ReadFile("testdata/consumer_offsets_kafka_4.4.0.log")
+	records = logOf(t, "consumer_offsets_kafka_4.4.0.log")
+	if len(records) != 5 {
+		t.Fatalf("%d records", len(records))
+	}
+	return records
+}
+
+// logOf is the records of a log.
+func logOf(t testing.TB, name string) (records []machine.Record) {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join("testdata", name))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,8 +35,8 @@ func kafkaLog(t testing.TB) (records []machine.Record) {
 			return nil
 		})
 	})
-	if err != nil || len(records) != 5 {
-		t.Fatalf("%d records, %v", len(records), err)
+	if err != nil {
+		t.Fatal(err)
 	}
 	return records
 }

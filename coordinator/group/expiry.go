@@ -40,7 +40,7 @@ func (s *Shard) expireGroup(nowMs int64, g *group, out *machine.Out) {
 	}
 	var group []machine.Record
 	if left == 0 && g.membership.idle() && g.stored {
-		group = []machine.Record{{Key: groupKey(g.id)}}
+		group = g.membership.tombstones()
 	}
 	if len(due) > 0 {
 		out.Info("committed offsets expired", "group", g.id, "offsets", len(due), "left", left)

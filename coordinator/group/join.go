@@ -51,6 +51,9 @@ func (s *Shard) Join(nowMs int64, req *kmsg.JoinGroupRequest, client Client, to 
 	for i := range req.Protocols { // bytes of the request: they are kept, the request is not
 		j.protocols = append(j.protocols, offered{req.Protocols[i].Name, bytes.Clone(req.Protocols[i].Metadata)})
 	}
+	if s.endConsumerGroup(nowMs, req, client, to, out) {
+		return
+	}
 	c, code := s.joinable(req)
 	if code != protocol.None {
 		out.Answer(to, joinError(req.MemberID, code))
@@ -58,6 +61,22 @@ func (s *Shard) Join(nowMs int64, req *kmsg.JoinGroupRequest, client Client, to 
 	}
 	c.accept(nowMs, j, out)
 	s.dropIfBare(c.group)
+}
+
+// endConsumerGroup makes a consumer group without members a classic one, before somebody joins it as such.
+func (s *Shard) endConsumerGroup(nowMs int64, req *kmsg.JoinGroupRequest, client Client, to machine.Ticket, out *machine.Out) bool {
+	g := s.groups[req.Group]
+	if g == nil || !isConsumer(g) || !g.membership.idle() || req.MemberID != noMember {
+		return false
+	}
+	s.deleteGroup(g, nil, g.membership.tombstones(), out, func(err error, out *machine.Out) {
+		if err != nil {
+			out.Answer(to, joinError(req.MemberID, writeCode(err)))
+			return
+		}
+		s.Join(nowMs, req, client, to, out)
+	})
+	return true
 }
 
 // joinable finds the group of a JoinGroup, or makes it.

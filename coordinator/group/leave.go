@@ -46,6 +46,10 @@ func (s *Shard) Leave(nowMs int64, req *kmsg.LeaveGroupRequest, to machine.Ticke
 	}
 	r := kmsg.NewPtrLeaveGroupResponse()
 	g := s.groups[req.Group]
+	if g != nil && isConsumer(g) {
+		g.membership.(*consumerGroup).classicLeaves(nowMs, req, members, to, out)
+		return
+	}
 	var c *classic
 	if g != nil {
 		c, _ = g.membership.(*classic)

@@ -114,12 +114,11 @@ func (s *Shard) Commit(nowMs int64, req *kmsg.OffsetCommitRequest, to machine.Ti
 		return
 	}
 	g.membership.committing(nowMs, req.MemberID)
-	offsets, records := s.commits(nowMs, g, req)
-	most := s.config().OffsetMetadataMaxBytes
+	offsets, records, refused := s.commits(nowMs, g, req)
 	answer := func(code protocol.Code) *kmsg.OffsetCommitResponse {
 		return commitAnswer(req, func(t, p int) protocol.Code {
-			if tooLong(&req.Topics[t].Partitions[p], most) {
-				return protocol.OffsetMetadataTooLarge
+			if no, ok := refused[[2]int{t, p}]; ok {
+				return no
 			}
 			return code
 		})
@@ -188,8 +187,8 @@ func (s *Shard) committable(req *kmsg.OffsetCommitRequest) (*group, protocol.Cod
 	return g, code
 }
 
-// commits makes the records of a commit.
-func (s *Shard) commits(nowMs int64, g *group, req *kmsg.OffsetCommitRequest) (offsets []commitOffset, records []machine.Record) {
+// commits makes the records of a commit. What is refused of it is told by place: topic and partition in the request.
+func (s *Shard) commits(nowMs int64, g *group, req *kmsg.OffsetCommitRequest) (offsets []commitOffset, records []machine.Record, refused map[[2]int]protocol.Code) {
 	most, topics := s.config().OffsetMetadataMaxBytes, s.o.Topics()
 	expireMs := int64(-1)
 	if req.Version >= 2 && req.Version <= 4 && req.RetentionTimeMillis >= 0 {
@@ -203,7 +202,15 @@ func (s *Shard) commits(nowMs int64, g *group, req *kmsg.OffsetCommitRequest) (o
 		}
 		for j := range t.Partitions {
 			p := &t.Partitions[j]
-			if tooLong(p, most) {
+			no := g.membership.checkCommitOf(req, id, p.Partition)
+			if no == protocol.None && tooLong(p, most) {
+				no = protocol.OffsetMetadataTooLarge
+			}
+			if no != protocol.None {
+				if refused == nil {
+					refused = map[[2]int]protocol.Code{}
+				}
+				refused[[2]int{i, j}] = no
 				continue
 			}
 			o := commitOffset{t.Topic, p.Partition, committed{offset: p.Offset, leaderEpoch: p.LeaderEpoch, commitMs: nowMs, expireMs: expireMs, topicID: id}}
@@ -214,7 +221,7 @@ func (s *Shard) commits(nowMs int64, g *group, req *kmsg.OffsetCommitRequest) (o
 			records = append(records, machine.Record{Key: offsetKey(g.id, t.Topic, p.Partition), Value: offsetValue(&o.committed)})
 		}
 	}
-	return offsets, records
+	return offsets, records, refused
 }
 
 func tooLong(p *kmsg.OffsetCommitRequestTopicPartition, most int) bool {
@@ -295,6 +302,12 @@ func (s *Shard) fetch(req *kmsg.OffsetFetchRequestGroup, budget *Budget, to mach
 	r := kmsg.NewOffsetFetchResponseGroup()
 	r.Group, r.Topics = req.Group, []kmsg.OffsetFetchResponseGroupTopic{}
 	g, topics := s.groups[req.Group], s.o.Topics()
+	if g != nil {
+		if code := g.membership.checkFetch(req); code != protocol.None {
+			out.Answer(to, RefuseFetch(req, code))
+			return
+		}
+	}
 	if req.Topics == nil {
 		if g != nil {
 			r.Topics = g.allOffsets(topics, budget)

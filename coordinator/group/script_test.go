@@ -152,6 +152,8 @@ func (p *player) command(words []string, a args) {
 	case "new":
 		p.cfg.InitialRebalanceDelayMs = int32(a.num("delay", 3000))
 		p.cfg.MaxSize = int(a.num("size", 1<<30))
+		p.ccfg.MaxSize = int(a.num("size", 1<<30))
+		p.ccfg.AssignmentIntervalMs = int32(a.num("interval", 0))
 		p.cfg.OffsetsRetentionMs = a.num("retention", 7*24*3600_000)
 		for _, name := range strings.Split(a["topics"], ",") {
 			p.topic(name)
@@ -165,6 +167,14 @@ func (p *player) command(words []string, a args) {
 		delete(p.names, a["0"])
 	case "join":
 		p.s.Join(p.now, joinOf(group, a), Client{ID: a["0"], Host: "/h"}, to, &p.out)
+	case "beat":
+		p.s.ConsumerHeartbeat(p.now, p.beatOf(group, a), Client{ID: a["0"], Host: "/h"}, to, &p.out)
+	case "explain":
+		p.s.Explain(p.now, group, to, &p.out)
+	case "consumer-describe":
+		p.s.ConsumerDescribe(p.now, group, to, &p.out)
+	case "size":
+		p.sizes[a["0"]] = int32(a.num("is", 4))
 	case "sync":
 		p.s.Sync(p.now, syncOf(group, a), to, &p.out)
 	case "heartbeat":

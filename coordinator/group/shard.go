@@ -7,6 +7,9 @@
 //	expiry.go       offsets that have been there too long, and those of topics that are gone
 //	classic.go      classic groups (JoinGroup, SyncGroup): state, membership, choice of the protocol
 //	join.go         JoinGroup; rebalance.go what follows from it; sync.go, leave.go the other requests
+//	consumer_*.go   consumer groups (ConsumerGroupHeartbeat, KIP-848): _group the membership, _state what the records say, _codec the
+//	                records, _heartbeat and _leave the requests, _target epochs and target assignments, _reconcile the way of a
+//	                member to its target, _regex, _describe. Who gets what is package assign
 //	admin.go        describe, list, delete
 //	history.go      what happened to a group lately
 //
@@ -16,10 +19,11 @@
 // the record is committed, not before: a fetch never shows an offset that a crash could take back, and nothing is to be undone
 // when an append fails. The record of a group is written when a generation has its assignment, when the group becomes empty,
 // and when a static member is replaced. Between two of these, membership is in memory only: after a restart members find the
-// last generation that was stored, or none, and join again.
+// last generation that was stored, or none, and join again. Of a consumer group every change is a record.
 //
 //	answer                                given when
 //	OffsetCommit without error            all its records are committed
+//	ConsumerGroupHeartbeat                what it changed, and what it saw, is committed
 //	SyncGroup with an assignment          the record of the generation is committed
 //	JoinGroup of a replaced static member the record with its new id is committed
 //	DeleteGroups, OffsetDelete            the tombstones are committed
@@ -28,7 +32,8 @@
 //
 // A member id is of one member; a group.instance.id of at most one. waiting is the number of members with a JoinGroup that waits.
 // offers[p] is the number of members that offer p. The generation of a group only grows. An assignment is given out for the
-// generation it was made for. A ticket is answered once. A test holds them over random histories, with a log behind them.
+// generation it was made for. A partition of a consumer group is of one member at a time, until that one has said that it gave it
+// up, or was fenced. A ticket is answered once. Tests hold them over random histories, with a log behind them.
 //
 // # Types of groups
 //
@@ -65,11 +70,20 @@ type Topics interface {
 	TopicName(id [16]byte) (name string, ok bool)
 }
 
+// ConsumerTopics tells consumer groups more about them.
+type ConsumerTopics interface {
+	Topics
+	Topic(name string) (id [16]byte, partitions int32, ok bool)
+	Each(visit func(name string)) // every topic, in whatever order
+	Version() int64               // another one when a topic was created, deleted or changed
+}
+
 // Options make a Shard. All are mandatory.
 type Options struct {
-	Config func() *Config // in force now
-	Topics func() Topics  // as of now
-	NewID  func() string  // a new uuid, for member ids
+	Config         func() *Config                     // in force now
+	ConsumerConfig func(group string) *ConsumerConfig // likewise
+	Topics         func() ConsumerTopics              // as of now
+	NewID          func() string                      // a new uuid, for member ids
 }
 
 // Shard is the groups of one partition of __consumer_offsets.
@@ -109,9 +123,13 @@ type membership interface {
 	idle() bool        // no members, and nobody about to become one
 	subscribes(topic string) bool
 	checkCommit(req *kmsg.OffsetCommitRequest) protocol.Code
+	checkCommitOf(req *kmsg.OffsetCommitRequest, topic [16]byte, partition int32) protocol.Code
+	checkFetch(req *kmsg.OffsetFetchRequestGroup) protocol.Code
 	committing(nowMs int64, memberID string)
 	expiryBase(c *committed) (ms int64, ok bool)
 	describe(a *kmsg.DescribeGroupsResponseGroup) protocol.Code
+	explain(story *Story)
+	tombstones() []machine.Record // of the records that are in the log when there are no members
 	loaded(nowMs int64, out *machine.Out)
 	unload(out *machine.Out)
 }
@@ -155,6 +173,8 @@ func (s *Shard) Replay(offset int64, r machine.Record) error {
 		err = s.replayOffset(r)
 	case groupKeyVersion:
 		err = s.replayClassic(r)
+	default:
+		err = s.replayChange(version, r)
 	}
 	return err
 }
@@ -165,7 +185,9 @@ func (s *Shard) replayClassic(r machine.Record) error {
 		return fmt.Errorf("the key of a group cannot be read: %w", err)
 	}
 	if r.Value == nil {
-		s.removeGroup(id)
+		if g := s.groups[id]; g != nil && !isConsumer(g) {
+			s.removeGroup(id)
+		}
 		return nil
 	}
 	v, err := readGroupValue(r.Value)

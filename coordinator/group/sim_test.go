@@ -18,7 +18,9 @@ type sim struct {
 	t     testing.TB
 	cfg   Config
 	names map[string][16]byte // the topics there are
-	ids   int                 // member ids given out
+	sizes map[string]int32    // how many partitions they have, if not 4
+	ccfg  ConsumerConfig
+	ids   int // member ids given out
 	now   int64
 
 	s       *Shard
@@ -50,11 +52,38 @@ func (t *simTicket) Answer(body any) {
 	t.sim.answers = append(t.sim.answers, simAnswer{t, body})
 }
 
-type simTopics map[string][16]byte
+type simTopics struct{ *sim }
 
-func (t simTopics) TopicID(name string) ([16]byte, bool) { id, ok := t[name]; return id, ok }
+func (t simTopics) TopicID(name string) ([16]byte, bool) { id, ok := t.names[name]; return id, ok }
+func (t simTopics) Topic(name string) ([16]byte, int32, bool) {
+	id, ok := t.names[name]
+	n, other := t.sizes[name]
+	if !other {
+		n = 4
+	}
+	return id, n, ok
+}
+func (t simTopics) Each(visit func(name string)) {
+	for name := range t.names {
+		visit(name)
+	}
+}
+
+// Version is a sum over everything: whatever is changed in a test, it is another.
+func (t simTopics) Version() int64 {
+	sum := int64(0)
+	for name := range t.names {
+		id, n, _ := t.Topic(name)
+		one := int64(n) + int64(id[14])<<16 + int64(id[15])<<32
+		for _, b := range []byte(name) {
+			one = one*1_000_003 + int64(b)
+		}
+		sum += one
+	}
+	return sum &^ (-1 << 62)
+}
 func (t simTopics) TopicName(id [16]byte) (string, bool) {
-	for name, other := range t {
+	for name, other := range t.names {
 		if other == id {
 			return name, true
 		}
@@ -66,6 +95,9 @@ func newSim(t testing.TB) *sim {
 	s := &sim{t: t, now: 1_000_000, names: map[string][16]byte{}}
 	s.cfg = Config{InitialRebalanceDelayMs: 3000, MinSessionTimeoutMs: 6000, MaxSessionTimeoutMs: 1_800_000, MaxSize: 1 << 30,
 		OffsetMetadataMaxBytes: 4096, OffsetsRetentionMs: 7 * 24 * 3600_000, OffsetsCheckIntervalMs: 600_000}
+	s.ccfg = ConsumerConfig{SessionTimeoutMs: 45_000, HeartbeatIntervalMs: 5000, AssignmentIntervalMs: 0, MaxSize: 1 << 30,
+		Assignors: []string{"uniform", "range"}, RegexRefreshMs: 600_000}
+	s.sizes = map[string]int32{}
 	s.s = s.shard()
 	s.s.Loaded(s.now, &s.out)
 	s.deliver()
@@ -73,8 +105,9 @@ func newSim(t testing.TB) *sim {
 }
 
 func (s *sim) shard() *Shard {
-	return New(Options{Config: func() *Config { return &s.cfg }, Topics: func() Topics { return simTopics(s.names) },
-		NewID: func() string { s.ids++; return fmt.Sprintf("id%d", s.ids) }})
+	return New(Options{Config: func() *Config { return &s.cfg }, Topics: func() ConsumerTopics { return simTopics{s} },
+		ConsumerConfig: func(string) *ConsumerConfig { return &s.ccfg },
+		NewID:          func() string { s.ids++; return fmt.Sprintf("id%d", s.ids) }})
 }
 
 func (s *sim) ticket(name string) *simTicket { return &simTicket{name: name, sim: s} }
@@ -189,6 +222,9 @@ func showRecord(r machine.Record) string {
 	if err != nil {
 		return err.Error()
 	}
+	if version > groupKeyVersion {
+		return showChange(version, r)
+	}
 	if version == groupKeyVersion {
 		id, _ := readGroupKey(r.Key)
 		if r.Value == nil {
@@ -285,6 +321,10 @@ func showAnswer(body any) string {
 			line += fmt.Sprintf(" [%s %s%s %q -> %q]", m.MemberID, m.ClientID, m.ClientHost, m.ProtocolMetadata, m.MemberAssignment)
 		}
 		return line
+	case *kmsg.ConsumerGroupHeartbeatResponse:
+		return showBeat(r)
+	case *kmsg.ConsumerGroupDescribeResponseGroup:
+		return showConsumerDescribe(r)
 	case protocol.Code:
 		return "delete " + code(int16(r))
 	case []Listed:
@@ -311,6 +351,9 @@ func dump(s *Shard) string {
 			}
 			sort.Strings(members)
 			line += fmt.Sprintf(" %s %d %q %q %v", c.state, c.generation, c.protocolType, c.protocol, members)
+		}
+		if c, ok := g.membership.(*consumerGroup); ok {
+			line += " " + dumpConsumer(c)
 		}
 		for _, tp := range g.partitions() {
 			c := g.offsets[tp.topic].committed[tp.partition]
