@@ -39,6 +39,8 @@ var handlers = map[int16]handler{
 	protocol.KeyListGroups:              {start: startListGroups},
 	protocol.KeyDeleteGroups:            {start: startDeleteGroups},
 	protocol.KeyOffsetDelete:            {start: startOffsetDelete},
+	protocol.KeyConsumerGroupHeartbeat:  {start: startConsumerGroupHeartbeat},
+	protocol.KeyConsumerGroupDescribe:   {start: startConsumerGroupDescribe},
 	protocol.KeyAPIVersions:             {answer: handleAPIVersions},
 	protocol.KeyCreateTopics:            {answer: handleCreateTopics, worker: always},
 	protocol.KeyDeleteTopics:            {answer: handleDeleteTopics, worker: always},

@@ -46,6 +46,8 @@ const (
 	KeyOffsetDelete            int16 = 47
 	KeyDescribeCluster         int16 = 60
 	KeyDescribeProducers       int16 = 61
+	KeyConsumerGroupHeartbeat  int16 = 68
+	KeyConsumerGroupDescribe   int16 = 69
 	KeyDescribeTopicPartitions int16 = 75
 )
 
@@ -82,6 +84,8 @@ var APIs = []API{
 	{KeyOffsetDelete, "OffsetDelete", 0, 0, -1, 0, ""},
 	{KeyDescribeCluster, "DescribeCluster", 0, 2, 0, 0, ""},
 	{KeyDescribeProducers, "DescribeProducers", 0, 0, 0, 0, ""},
+	{KeyConsumerGroupHeartbeat, "ConsumerGroupHeartbeat", 0, 1, 0, 0, ""},
+	{KeyConsumerGroupDescribe, "ConsumerGroupDescribe", 0, 1, 0, 0, ""},
 	{KeyDescribeTopicPartitions, "DescribeTopicPartitions", 0, 0, 0, 0, ""},
 }
 

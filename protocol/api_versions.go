@@ -12,10 +12,13 @@ type Feature struct {
 // Features are the feature levels of this version of leat.
 //
 // Clients act on finalised levels, so only what leat does may be listed. metadata.version is there because tools take the level of the cluster from
-// it: 33 is Kafka 4.4. Not listed: transaction.version, which at 2 makes producers leave out AddPartitionsToTxn and expect a new epoch after every
-// transaction (it comes with transactions); group.version, share.version, streams.version (they come with their coordinators); kraft.version
+// it: 33 is Kafka 4.4. group.version 1 is the consumer group protocol of KIP-848. Not listed: transaction.version, which at 2 makes producers leave out AddPartitionsToTxn and expect a new epoch after every
+// transaction (it comes with transactions); share.version, streams.version (they come with their coordinators); kraft.version
 // and eligible.leader.replicas.version (nothing of leat's follows from them).
-var Features = []Feature{{Name: "metadata.version", Min: 33, Max: 33, Finalized: 33}}
+var Features = []Feature{
+	{Name: "group.version", Min: 0, Max: 1, Finalized: 1},
+	{Name: "metadata.version", Min: 33, Max: 33, Finalized: 33},
+}
 
 // APIVersions is the answer to ApiVersions, versions 0 to 5, made from APIs. epoch is that of the finalised features, -1 when it is not known.
 func APIVersions(version int16, features []Feature, epoch int64) *kmsg.ApiVersionsResponse {

@@ -55,4 +55,6 @@ func FuzzDecodeCreatePartitions(f *testing.F)        { fuzzDecode(f, KeyCreatePa
 func FuzzDecodeIncrementalAlterConfigs(f *testing.F) { fuzzDecode(f, KeyIncrementalAlterConfigs) }
 func FuzzDecodeDescribeCluster(f *testing.F)         { fuzzDecode(f, KeyDescribeCluster) }
 func FuzzDecodeDescribeProducers(f *testing.F)       { fuzzDecode(f, KeyDescribeProducers) }
+func FuzzDecodeConsumerGroupHeartbeat(f *testing.F)  { fuzzDecode(f, KeyConsumerGroupHeartbeat) }
+func FuzzDecodeConsumerGroupDescribe(f *testing.F)   { fuzzDecode(f, KeyConsumerGroupDescribe) }
 func FuzzDecodeDescribeTopicPartitions(f *testing.F) { fuzzDecode(f, KeyDescribeTopicPartitions) }

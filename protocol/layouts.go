@@ -135,6 +135,22 @@ var requestLayouts = map[int16][]field{
 		str("Group"),
 		array("Topics", str("Topic"), array("Partitions", fixed("Partition", 4))),
 	},
+	KeyConsumerGroupHeartbeat: {
+		str("Group"),
+		str("MemberID"),
+		fixed("MemberEpoch", 4),
+		nullableStr("InstanceID"),
+		nullableStr("RackID"),
+		fixed("RebalanceTimeoutMillis", 4),
+		arrayOf("SubscribedTopicNames", str("")),
+		nullableStr("SubscribedTopicRegex").since(1),
+		nullableStr("ServerAssignor"),
+		array("Topics", fixed("TopicID", 16), arrayOf("Partitions", fixed("", 4))),
+	},
+	KeyConsumerGroupDescribe: {
+		arrayOf("Groups", str("")),
+		fixed("IncludeAuthorizedOperations", 1),
+	},
 	KeyFindCoordinator: {
 		str("CoordinatorKey").until(3),
 		fixed("CoordinatorType", 1).since(1),
