@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 )
@@ -33,7 +34,7 @@ type logDir struct {
 
 	mu struct {
 		sync.Mutex
-		logs map[TopicPartition]*Log
+		logs []*Log
 		// claimed holds the partitions the checkpoint files on disk speak about. A new log under such a name must not inherit the claims.
 		claimed map[TopicPartition]bool
 	}
@@ -94,32 +95,35 @@ func (d *logDir) syncFailed(op string, err error) error {
 	return d.fail(op, err)
 }
 
-// list returns the logs in the directory.
+// list returns the logs in the directory. Their order depends on nothing but the order they came and went in, so that runs can be repeated.
 func (d *logDir) list() []*Log {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	logs := make([]*Log, 0, len(d.mu.logs))
-	for _, l := range d.mu.logs {
-		logs = append(logs, l)
-	}
-	return logs
+	return slices.Clone(d.mu.logs)
 }
 
 func (d *logDir) add(l *Log) {
 	d.mu.Lock()
-	d.mu.logs[l.tp] = l
+	l.dirIndex = len(d.mu.logs)
+	d.mu.logs = append(d.mu.logs, l)
 	d.mu.Unlock()
 	if err := d.err(); err != nil { // failed meanwhile: fail may not have seen the log
 		l.fail(err)
 	}
 }
 
+// remove takes the log out if it is there; the last one takes its place.
 func (d *logDir) remove(l *Log) {
 	d.mu.Lock()
-	if d.mu.logs[l.tp] == l {
-		delete(d.mu.logs, l.tp)
+	defer d.mu.Unlock()
+	last := len(d.mu.logs) - 1
+	if l.dirIndex > last || d.mu.logs[l.dirIndex] != l {
+		return
 	}
-	d.mu.Unlock()
+	d.mu.logs[l.dirIndex] = d.mu.logs[last]
+	d.mu.logs[l.dirIndex].dirIndex = l.dirIndex
+	d.mu.logs[last] = nil
+	d.mu.logs = d.mu.logs[:last]
 }
 
 func (d *logDir) count() int {

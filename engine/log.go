@@ -19,6 +19,8 @@ type Log struct {
 	path string // the partition directory; deleted partitions have left it
 	seed uint64 // of tp: spreads periodic work
 
+	dirIndex int // in the directory's list; guarded by logDir.mu
+
 	// worker runs all turns of this log; queue is filled by Enqueue and emptied by the worker.
 	worker *worker
 	queue  atomic.Pointer[Append]

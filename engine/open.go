@@ -60,7 +60,7 @@ func (e *Engine) openDirs() error {
 		}
 		seen[path] = true
 		d := &logDir{e: e, path: path}
-		d.mu.logs, d.mu.claimed = map[TopicPartition]*Log{}, map[TopicPartition]bool{}
+		d.mu.claimed = map[TopicPartition]bool{}
 		d.flusher, d.reserve.d = newFlusher(d), d
 		e.dirs = append(e.dirs, d)
 		if err := d.open(); err != nil {
