@@ -150,6 +150,10 @@ func (r *loader) empty(logStart int64) error {
 
 // open opens the segments.
 func (r *loader) open(bases []int64) error {
+	bases, err := r.dropFailedRolls(bases)
+	if err != nil {
+		return err
+	}
 	bases = r.skipBelow(bases)
 	if ok, err := r.openMarked(bases); ok || err != nil {
 		return err
@@ -181,6 +185,46 @@ func (r *loader) open(bases []int64) error {
 	}
 	r.l.segs.Store(&segmentList{r.list})
 	return nil
+}
+
+// dropFailedRolls removes empty segments at the end that are not part of the log. A roll may fail when its data file is there already, and the log goes on in the
+// segment it has, beyond where the new one was to begin. The file was removed then, but a power cut may bring it back.
+func (r *loader) dropFailedRolls(bases []int64) ([]int64, error) {
+	for n := len(bases) - 1; n > 0; n = len(bases) - 1 {
+		info, err := r.l.e.o.FS.Stat(filepath.Join(r.l.path, logFileName(bases[n])))
+		if err != nil {
+			return nil, err
+		}
+		if info.Size > 0 || r.mark != nil && r.mark.base == bases[n] {
+			return bases, nil
+		}
+		beyond, err := r.reachesBeyond(bases[n-1], bases[n])
+		if err != nil || !beyond {
+			return bases, err
+		}
+		r.l.e.log.Warn("removing a segment that could not be made", "partition", r.l.tp.String(), "base", bases[n])
+		if err := r.l.removeSegmentFiles(bases[n]); err != nil {
+			return nil, err
+		}
+		bases = bases[:n]
+	}
+	return bases, nil
+}
+
+// reachesBeyond tells whether the log is known to go on in the segment at base, beyond offset, or is found to.
+func (r *loader) reachesBeyond(base, offset int64) (bool, error) {
+	if r.mark != nil && r.mark.base == base && r.mark.offset() > offset {
+		return true, nil
+	}
+	s, err := segment.Open(r.l.path, base, r.l.cfg.Load().segment, true)
+	if err != nil {
+		return false, err
+	}
+	defer s.Release()
+	if err := s.Load(); err != nil {
+		return false, nil // whatever it is, it is met again
+	}
+	return s.NextOffset() > offset, nil
 }
 
 // skipBelow leaves out the segments that end at or below the log start. Their removal had begun, maybe: after a power cut any of them may be gone, so

@@ -101,11 +101,16 @@ func newSegment(dir string, base int64, o *Options) *Segment {
 	return s
 }
 
-// Create makes a new empty segment in dir; a data file of that name must not exist, leftover indexes are replaced. The caller syncs dir.
+// Create makes a new empty segment in dir; a data file of that name must not exist, leftover indexes are replaced. The caller syncs dir. What a Create that
+// failed has made is removed, though not durably.
 func Create(dir string, base int64, o *Options) (*Segment, error) {
 	s := newSegment(dir, base, o)
 	if err := s.create(); err != nil {
+		made := s.data.Load() != nil
 		_ = s.closeFiles()
+		if made {
+			s.removeMade()
+		}
 		return nil, err
 	}
 	if o.Now != nil {
@@ -116,6 +121,13 @@ func Create(dir string, base int64, o *Options) (*Segment, error) {
 	s.recent.reset(0, 0)
 	s.checked.trust(0)
 	return s, nil
+}
+
+// removeMade removes the files of a segment that could not be made, as far as that is possible: the data file first, by which it is known.
+func (s *Segment) removeMade() {
+	for _, suffix := range []string{LogSuffix, IndexSuffix, TimeIndexSuffix} {
+		_ = s.o.FS.Remove(s.path(suffix))
+	}
 }
 
 func (s *Segment) create() error {
