@@ -82,6 +82,7 @@ func TestFailedSyncIsFinal(t *testing.T) {
 			if s := f.e.Dirs(); s[0].Err == nil || s[1].Err != nil || !strings.Contains(f.logs.String(), "log directory is offline") {
 				t.Fatalf("%v, %v", s[0].Err, s[1].Err)
 			}
+			f.e.dirs[0].flusher.settle() // a round that had begun before ends
 			flushed := l.FlushedOffset()
 			fault.Record()
 			for range 3 {

@@ -150,6 +150,9 @@ func (f *flusher) flush(logs []*Log) {
 	}
 	f.collect(logs)
 	err := f.sync()
+	if err == nil {
+		err = f.d.err() // something else of the directory failed meanwhile: what its sync did not write, this one may not have seen (B-A1)
+	}
 	for i := range f.tasks {
 		if h := f.tasks[i].seg; h != nil {
 			h.Release()
