@@ -26,10 +26,10 @@ const (
 	Replaced                  // a static member came back under a new member id
 	Left                      // a member said that it leaves
 	Expired                   // a member was not heard of for its session timeout
-	Late                      // a member did not join again, or did not sync, in time
-	Rebalance                 // a rebalance began
+	Late                      // a member did not join again, did not sync, or did not give up its partitions, in time
+	Rebalance                 // a rebalance began; of a consumer group: there is a new group epoch
 	Completed                 // a rebalance ended: everybody has joined, the generation began
-	Assigned                  // the leader's assignment is stored: the group is stable
+	Assigned                  // the leader's assignment is stored: the group is stable; of a consumer group: there is a new target
 	Emptied                   // the last member is gone
 	Loaded                    // this broker took the group over
 )

@@ -37,7 +37,7 @@ func Scripts() []Script {
 	for _, s := range [][]Script{
 		apiVersionsScripts, framingScripts, metadataScripts, produceScripts, produceBatchScripts, idempotenceScripts,
 		fetchScripts, fetchSessionScripts, listOffsetsScripts, createTopicsScripts, topicAdminScripts, epochScripts,
-		configScripts, describeScripts, groupScripts,
+		configScripts, describeScripts, groupScripts, consumerScripts,
 	} {
 		all = append(all, s...)
 	}
