@@ -72,6 +72,9 @@ func (b *base) init(o Options) {
 
 // watch does what is due about once a second on behalf of all connections.
 func (b *base) watch() {
+	if b.o.awake != nil {
+		b.o.awake.tick()
+	}
 	b.watchFrames(b.o.NowMs())
 	b.lines.Flush()
 }

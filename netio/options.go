@@ -73,7 +73,9 @@ type Options struct {
 	RecvBufferBytes  int           // SO_RCVBUF; the system's
 
 	Logger *slog.Logger // slog.Default()
-	NowMs  func() int64 // milliseconds of a steady clock; the process's monotonic clock
+	NowMs  func() int64 // milliseconds of a steady clock; those in which the process ran
+
+	awake *awakeClock // NowMs is its, or nil
 }
 
 // Defaults of Options.
@@ -107,7 +109,8 @@ func (o *Options) setDefaults() {
 	}
 	if o.NowMs == nil {
 		start := time.Now()
-		o.NowMs = func() int64 { return time.Since(start).Milliseconds() }
+		o.awake = newAwakeClock(func() int64 { return time.Since(start).Milliseconds() })
+		o.NowMs = o.awake.ms
 	}
 	orDefault(&o.Loops, max(min(2, runtime.NumCPU()), runtime.NumCPU()/2))
 	orDefault(&o.MaxFrame, defaultMaxFrame)
