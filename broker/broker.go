@@ -70,6 +70,7 @@ type Options struct {
 	FS     vfs.FS       // default: the operating system's
 	Logger *slog.Logger // default: discards
 	Now    func() int64 // broker clock, ms since the Unix epoch; default: the system's
+	Steady func() int64 // ms of a clock that nobody sets, for time limits; default: Now where that is given, else the process's monotonic clock
 }
 
 // Broker is a node.
@@ -78,6 +79,7 @@ type Broker struct {
 	log    *slog.Logger
 	lines  *loglimit.Logger // for what clients can cause
 	now    func() int64
+	steady func() int64
 	nodeID int32
 
 	current atomic.Pointer[config.Broker] // what the dynamic configs make of config
@@ -116,7 +118,7 @@ func New(o Options) (b *Broker, err error) {
 	if err != nil {
 		return nil, err
 	}
-	b = &Broker{config: o.Config, log: o.Logger, lines: loglimit.New(o.Logger, o.Now), now: o.Now, nodeID: cfg.NodeID, hurry: make(chan struct{}, 1)}
+	b = &Broker{config: o.Config, log: o.Logger, lines: loglimit.New(o.Logger, o.Steady), now: o.Now, steady: o.Steady, nodeID: cfg.NodeID, hurry: make(chan struct{}, 1)}
 	b.current.Store(cfg)
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	b.requests = newWorkers(orCPUs(cfg.RequestWorkers, 4))
@@ -141,6 +143,13 @@ func (o *Options) setDefaults() {
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Steady == nil {
+		begin := time.Now()
+		o.Steady = func() int64 { return time.Since(begin).Milliseconds() }
+		if o.Now != nil {
+			o.Steady = o.Now
+		}
 	}
 	if o.Now == nil {
 		o.Now = func() int64 { return time.Now().UnixMilli() }
@@ -219,6 +228,7 @@ func (b *Broker) open(o *Options, cfg *config.Broker) (err error) {
 	b.meta, err = metadata.Open(metadata.Options{
 		Engine: b.engine, FS: o.FS, NodeID: cfg.NodeID, Config: b.config, Now: o.Now, Logger: o.Logger,
 		Rand: mathrand.New(mathrand.NewPCG(mathrand.Uint64(), mathrand.Uint64())), SnapshotBytes: cfg.MetadataSnapshotMaxNewBytes,
+		SnapshotIntervalMs: cfg.MetadataSnapshotMaxIntervalMs,
 	})
 	if err != nil {
 		return err
@@ -226,7 +236,7 @@ func (b *Broker) open(o *Options, cfg *config.Broker) (err error) {
 	b.producerIDs = &producerIDs{allocate: b.meta.AllocateProducerIDs}
 	b.meta.Subscribe(b.applyBrokerConfigs)
 	b.repl, err = replication.New(replication.Options{
-		Engine: b.engine, Metadata: b.meta, Config: b.config, NodeID: cfg.NodeID, Now: o.Now, Logger: o.Logger, Parked: b.tickSoon,
+		Engine: b.engine, Metadata: b.meta, Config: b.config, NodeID: cfg.NodeID, Now: o.Steady, Logger: o.Logger, Parked: b.tickSoon,
 	})
 	if err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -88,6 +89,31 @@ func TestWriteCachingDoesNotWaitForTheFlush(t *testing.T) {
 	defer release()
 	c.mustProduce("t", 0, plain("x"))
 	wantValues(t, c.readAll("t", 0), "0:x")
+	release()
+}
+
+// Time limits run though somebody sets the clock back by a day.
+func TestProduceTimesOutWhenTheClockGoesBack(t *testing.T) {
+	const day = 24 * 3600 * 1000
+	var wall atomic.Int64
+	wall.Store(nowMs())
+	begin := time.Now()
+	disk := vfs.NewFault(vfs.NewMem(1))
+	n, err := tryStartWith(t, Options{FS: disk, Now: wall.Load, Steady: func() int64 { return time.Since(begin).Milliseconds() }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := n.dial()
+	c.create("t", 1, "message.timestamp.after.max.ms=9223372036854775807")
+	release := holdSyncs(disk)
+	defer release()
+	req := produceRequest(9, -1, "t", 0, plain("x"))
+	req.TimeoutMillis = 1
+	wall.Add(-day)
+	wantCode(t, onlyProduced(t, do[*kmsg.ProduceResponse](c, req)).ErrorCode, protocol.RequestTimedOut)
+	c.send(req)
+	wall.Add(-day)
+	wantCode(t, onlyProduced(t, next[*kmsg.ProduceResponse](c)).ErrorCode, protocol.RequestTimedOut)
 	release()
 }
 

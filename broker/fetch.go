@@ -157,7 +157,7 @@ func (op *fetchOp) openSession() protocol.Code {
 
 func (op *fetchOp) continueSession() protocol.Code {
 	req := &op.req
-	s := op.b.sessions.use(req.SessionID, op.b.now())
+	s := op.b.sessions.use(req.SessionID, op.b.steady())
 	if s == nil {
 		return protocol.FetchSessionIDNotFound
 	}

@@ -14,7 +14,7 @@ func (op *fetchOp) complete() {
 		op.session.tell(op.parts)
 		op.resp.SessionID = op.session.id
 	case op.newOne:
-		if s := op.b.sessions.create(op.r.header.Version >= 13, len(op.parts), op.b.now()); s != nil {
+		if s := op.b.sessions.create(op.r.header.Version >= 13, len(op.parts), op.b.steady()); s != nil {
 			s.fill(op.parts)
 			op.resp.SessionID = s.id
 		}

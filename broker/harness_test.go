@@ -91,8 +91,16 @@ func startOn(t testing.TB, fsys vfs.FS, settings ...string) *node {
 
 func tryStart(t testing.TB, fsys vfs.FS, settings ...string) (*node, error) {
 	t.Helper()
+	return tryStartWith(t, Options{FS: fsys}, settings...)
+}
+
+// tryStartWith runs a broker with options beside configuration and logger.
+func tryStartWith(t testing.TB, o Options, settings ...string) (*node, error) {
+	t.Helper()
+	fsys := o.FS
 	n := &node{t: t, fs: fsys, served: make(chan error, 1), logs: new(logBuffer)}
-	b, err := New(Options{Config: testConfig(t, settings...), FS: fsys, Logger: slog.New(slog.NewTextHandler(n.logs, nil))})
+	o.Config, o.Logger = testConfig(t, settings...), slog.New(slog.NewTextHandler(n.logs, nil))
+	b, err := New(o)
 	if err != nil {
 		return nil, err
 	}

@@ -17,7 +17,8 @@ func (b *Broker) tick() {
 		select {
 		case <-t.C:
 			next := tickIntervalIdle
-			if b.repl.Tick(b.now()) {
+			b.meta.Tick(b.steady())
+			if b.repl.Tick(b.steady()) {
 				next = tickInterval
 			}
 			if due := time.Duration(b.groups.runtime.Tick(b.now())-b.now()) * time.Millisecond; due < next {

@@ -13,9 +13,8 @@ type Broker struct {
 	// Network.
 	NetworkDriver            string // auto, epoll or net
 	NetworkLoops             int    // 0 = chosen from the CPU count
-	SocketListenBacklog      int
-	SocketRequestMaxBytes    int   // largest frame once a connection may send requests
-	QueuedMaxRequestBytes    int64 // bytes of requests read and not yet answered, all connections
+	SocketRequestMaxBytes    int    // largest frame once a connection may send requests
+	QueuedMaxRequestBytes    int64  // bytes of requests read and not yet answered, all connections
 	MaxConnections           int
 	MaxConnectionsPerIP      int
 	ConnectionsMaxIdleMs     int64
@@ -41,7 +40,6 @@ type Broker struct {
 	LogSyncMethod                 string // auto, fdatasync or syncfs
 	LogDirReserveBytes            int64  // -1 = chosen from the size of the file system
 	RetentionCheckIntervalMs      int64
-	FlushSchedulerIntervalMs      int64 // how often time based flushes are looked for; only matters for write.caching topics
 	RecoveryPointCheckpointMs     int64 // log.flush.offset.checkpoint.interval.ms
 	LogStartCheckpointMs          int64 // log.flush.start.offset.checkpoint.interval.ms
 	HighWatermarkCheckpointMs     int64

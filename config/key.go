@@ -71,6 +71,7 @@ type Key struct {
 	BrokerKey string // topic keys: the broker key that gives the default first; "" = none
 	Dynamic   bool   // may be changed while the broker runs; true for every topic key
 	Sensitive bool   // the value is never shown
+	NoEffect  bool   // accepted for the sake of Kafka's files: setting it gives a warning
 	Values    []string
 	Min, Max  int64   // limits of Int, Short, Long and Double
 	holes     []int64 // numbers between them that are not allowed

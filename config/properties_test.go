@@ -62,3 +62,14 @@ func TestLoadFileErrors(t *testing.T) {
 		t.Errorf("%+v %v", b, err)
 	}
 }
+
+// A key that does nothing here is taken, for it is Kafka's, and said.
+func TestKeysWithoutEffectWarn(t *testing.T) {
+	s := NewSet()
+	if err := s.LoadFile(write(t, "socket.listen.backlog.size=5\nlog.local.retention.ms=7\nnum.partitions=2\n")); err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Join(s.Warnings(), "; "); got != "socket.listen.backlog.size has no effect in leat; log.local.retention.ms has no effect in leat" {
+		t.Error(got)
+	}
+}

@@ -62,6 +62,9 @@ func (s *Set) Override(name, raw string, source Source) error {
 		s.warn(warning)
 		return nil
 	}
+	if brokerByName[canonicalName(name)].NoEffect {
+		s.warn(fmt.Sprintf("%s has no effect in leat", name))
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.mu.layers[source] == nil {

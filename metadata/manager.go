@@ -34,6 +34,8 @@ type Options struct {
 
 	SnapshotRecords int64 // take a snapshot after so many records; 0 = 20,000
 	SnapshotBytes   int64 // or so many bytes of log; 0 = metadata.log.max.record.bytes.between.snapshots
+	// SnapshotIntervalMs: or when the last is so old and there is anything new; 0 = never. Tick has the clock.
+	SnapshotIntervalMs int64
 }
 
 // Limits of the manager.
@@ -194,12 +196,15 @@ func (m *Manager) Close(ctx context.Context) error {
 		<-done
 	}
 	m.log.close()
-	m.snapshots.wait()
+	m.snapshots.end()
 	return err
 }
 
 // Image returns the newest committed image.
 func (m *Manager) Image() *Image { return m.image.Load() }
+
+// Tick takes a snapshot when it is time for one. nowMs is a clock that nobody sets. Call it every second or so.
+func (m *Manager) Tick(nowMs int64) { m.snapshots.tick(m.Image(), nowMs) }
 
 // Incarnation is this start's id, random. A partition is led by this process only when the broker is registered with it.
 func (m *Manager) Incarnation() [16]byte { return m.incarnation }

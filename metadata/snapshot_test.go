@@ -337,3 +337,39 @@ func FuzzSnapshot(f *testing.F) {
 		}
 	})
 }
+
+// metadata.log.max.snapshot.interval.ms: a snapshot when the last is so old, if there is anything new; none when nothing is, none with 0.
+func TestSnapshotByTime(t *testing.T) {
+	o := testOptions(t, vfs.NewMem(1))
+	o.SnapshotIntervalMs = 1000
+	m := openTest(t, o, newMemLog())
+	register(t, m)
+	snapshots := func() int {
+		m.snapshots.done.Wait()
+		ids, err := listSnapshots(o.FS, testDir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(ids)
+	}
+	for _, step := range []struct {
+		nowMs int64
+		want  int
+	}{{5000, 0}, {5999, 0}, {6000, 1}, {7000, 1}, {9000, 1}} { // the first tick begins the time; then nothing is new
+		m.Tick(step.nowMs)
+		if got := snapshots(); got != step.want {
+			t.Errorf("at %d: %d snapshots, want %d", step.nowMs, got, step.want)
+		}
+	}
+	create(t, m, spec("t", 1, 1))
+	m.Tick(10000)
+	if got := snapshots(); got != 2 {
+		t.Errorf("%d snapshots after a change", got)
+	}
+	m.o.SnapshotIntervalMs = 0
+	create(t, m, spec("u", 1, 1))
+	m.Tick(1 << 40)
+	if got := snapshots(); got != 2 {
+		t.Errorf("%d snapshots without an interval", got)
+	}
+}

@@ -22,7 +22,10 @@ type snapshotter struct {
 		sync.Mutex
 		last    int64 // offset of the newest snapshot (tried)
 		bytes   int64 // of log since
+		sinceMs int64 // by tick's clock: the first tick after the last snapshot, or after the start; unknown before it
+		timed   bool  // sinceMs is known
 		running bool
+		over    bool
 		good    []snapshotID // newest first; damaged ones are not here
 		damaged []snapshotID
 	}
@@ -46,15 +49,40 @@ func (s *snapshotter) committed(image *Image, bytes int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mu.bytes += int64(bytes)
-	if s.mu.running || image.offset == s.mu.last || image.offset-s.mu.last < s.o.SnapshotRecords && s.mu.bytes < s.o.SnapshotBytes {
+	if image.offset-s.mu.last >= s.o.SnapshotRecords || s.mu.bytes >= s.o.SnapshotBytes {
+		s.beginLocked(image)
+	}
+}
+
+// tick starts a snapshot of the image when the last one is old and something is new.
+func (s *snapshotter) tick(image *Image, nowMs int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.o.SnapshotIntervalMs <= 0:
+	case !s.mu.timed:
+		s.mu.sinceMs, s.mu.timed = nowMs, true
+	case nowMs-s.mu.sinceMs >= s.o.SnapshotIntervalMs:
+		s.beginLocked(image)
+	}
+}
+
+// beginLocked starts a snapshot, unless there is nothing new or one is being taken.
+func (s *snapshotter) beginLocked(image *Image) {
+	if s.mu.running || image.offset == s.mu.last || s.mu.over {
 		return
 	}
-	s.mu.running, s.mu.last, s.mu.bytes = true, image.offset, 0
+	s.mu.running, s.mu.last, s.mu.bytes, s.mu.timed = true, image.offset, 0, false
 	s.done.Go(func() { s.take(image) })
 }
 
-// wait waits for the snapshot that is being taken.
-func (s *snapshotter) wait() { s.done.Wait() }
+// end begins no more snapshots and waits for the one that is being taken.
+func (s *snapshotter) end() {
+	s.mu.Lock()
+	s.mu.over = true
+	s.mu.Unlock()
+	s.done.Wait()
+}
 
 // take takes a snapshot. A failure costs nothing but the space of the log: the next one is tried in time.
 func (s *snapshotter) take(image *Image) {

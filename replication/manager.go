@@ -20,7 +20,7 @@ type Options struct {
 	Metadata *metadata.Manager
 	Config   *config.Set // the one the metadata manager has
 	NodeID   int32
-	Now      func() int64 // ms since the Unix epoch; default the wall clock
+	Now      func() int64 // ms of a clock that nobody sets, for time limits; default the process's monotonic clock
 	Logger   *slog.Logger // default: discards
 	Parked   func()       // called when a produce parks and none was parked at the last Tick; must not block; may be nil
 }
@@ -47,7 +47,8 @@ func New(o Options) (*Manager, error) {
 		return nil, errors.New("replication: the broker was registered before its logs were looked at: a lost log could not be told from a new one")
 	}
 	if o.Now == nil {
-		o.Now = func() int64 { return time.Now().UnixMilli() }
+		begin := time.Now()
+		o.Now = func() int64 { return time.Since(begin).Milliseconds() }
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
