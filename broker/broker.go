@@ -273,6 +273,7 @@ func (b *Broker) applyBrokerConfigs(prev, next *metadata.Image, d *metadata.Delt
 		return
 	}
 	b.current.Store(cfg)
+	b.engine.SetProducerIDExpirationMs(cfg.ProducerIDExpirationMs)
 	if b.groups != nil {
 		b.groups.configure()
 	}

@@ -86,10 +86,13 @@ type Engine struct {
 	admin     [64]sync.Mutex // by partition: one Create or Delete of a partition at a time
 	nextLog   atomic.Uint32  // pins new logs to workers in turn
 	defaults  *config.Topic  // until Create brings the topic's own
-	trash     trash          // deleted files and directories that wait for their delay
-	cleaner   cleaner
-	due       schedule // of the periodic work
-	rand      struct {
+
+	producerExpirationMs atomic.Int64
+
+	trash   trash // deleted files and directories that wait for their delay
+	cleaner cleaner
+	due     schedule // of the periodic work
+	rand    struct {
 		sync.Mutex
 		from io.Reader
 	}

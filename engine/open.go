@@ -21,6 +21,7 @@ func Open(o Options) (*Engine, error) {
 		return nil, err
 	}
 	e := &Engine{o: o, log: o.Logger, jobs: newJobQueue(), defaults: &o.Defaults.TopicDefaults}
+	e.producerExpirationMs.Store(o.Defaults.ProducerIDExpirationMs)
 	e.rand.from = o.Rand
 	e.life.stop, e.life.hurry = make(chan struct{}), make(chan struct{}, 1)
 	for range o.Workers {

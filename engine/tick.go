@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"math"
 	"time"
 
 	"github.com/leatmq/leat/config"
@@ -34,7 +35,7 @@ func due(at *int64, now, intervalMs int64) bool {
 	if now < *at && *at-now <= intervalMs {
 		return false
 	}
-	*at = now + intervalMs
+	*at = now + min(intervalMs, math.MaxInt64-max(now, 0))
 	return true
 }
 
@@ -204,11 +205,15 @@ func (l *Log) rollError(err error) {
 	l.e.log.Warn("rolling a segment failed", "partition", l.tp.String(), "err", err)
 }
 
+// SetProducerIDExpirationMs changes producer.id.expiration.ms.
+func (e *Engine) SetProducerIDExpirationMs(ms int64) { e.producerExpirationMs.Store(ms) }
+
 // expireProducers forgets producers that were idle for too long.
 func (e *Engine) expireProducers(now int64) {
 	for _, l := range e.Logs() {
 		l.mu.Lock()
 		if !l.mu.closed {
+			l.mu.producers.expirationMs = e.producerExpirationMs.Load()
 			l.mu.producers.expire(now)
 		}
 		l.mu.Unlock()
