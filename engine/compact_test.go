@@ -2,6 +2,7 @@ package engine
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -9,6 +10,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -932,4 +935,88 @@ func TestNotCompacted(t *testing.T) {
 	if n := f.e.CleanerStats().Rounds; n != 1 {
 		t.Error("not compacted")
 	}
+}
+
+// readThrough reads from offset to the high watermark as it is then, piece by piece.
+func readThrough(l *Log, offset int64) error {
+	for to := l.HighWatermark(); offset < to; {
+		hw := l.HighWatermark()
+		r, err := l.Read(offset, 700, hw, true)
+		if err != nil {
+			return err
+		}
+		if r.N == 0 { // everything up to there was compacted away, which can only be if it was not the high watermark any more
+			if l.HighWatermark() == hw {
+				return fmt.Errorf("nothing at offset %d though the high watermark is %d", offset, hw)
+			}
+			continue
+		}
+		buf := make([]byte, r.N)
+		_, err = r.ReadAt(buf, 0)
+		r.Release()
+		if err != nil {
+			return err
+		}
+		for first := true; len(buf) > 0; first = false {
+			b, rest, err := record.Frame(buf)
+			if errors.Is(err, record.ErrShort) && !first {
+				break
+			}
+			if err == nil {
+				err = b.Check()
+			}
+			if err != nil || b.LastOffset() < offset {
+				return fmt.Errorf("at offset %d: %w", offset, err)
+			}
+			offset, buf = b.NextOffset(), rest
+		}
+	}
+	return nil
+}
+
+// C11, R17: readers who go through the log from any offset while it is appended to and compacted meet whole batches only, in order, and never stop.
+func TestReadersDuringCompaction(t *testing.T) {
+	f := newFixture(t, vfs.NewMem(17))
+	f.open()
+	l := f.logWith("t", compactConfig(t, nil))
+	p := watch(l)
+	m := newCompactModel()
+	f.fillKeys(l, m, 20, 12)
+	f.awaitFlushed(p, l)
+	done := make(chan struct{})
+	var readers sync.WaitGroup
+	var passes atomic.Int64
+	for i := range 2 {
+		readers.Go(func() {
+			rng := rand.New(rand.NewPCG(1, uint64(i)))
+			for {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				if err := readThrough(l, rng.Int64N(l.HighWatermark())); err != nil {
+					t.Error(err)
+					return
+				}
+				if _, _, _, _, err := l.OffsetForTimestamp(testStartMs, l.HighWatermark()); err != nil {
+					t.Error(err)
+					return
+				}
+				passes.Add(1)
+			}
+		})
+	}
+	for range 10 {
+		f.fillKeys(l, m, 10, 12)
+		f.awaitFlushed(p, l)
+		f.e.Clean(f.clock.advance(1))
+		f.e.restIdle(true)
+	}
+	close(done)
+	readers.Wait()
+	if s := f.e.CleanerStats(); s.Failures > 0 || passes.Load() == 0 {
+		t.Errorf("%+v, %d passes", s, passes.Load())
+	}
+	f.mustMatch(m, l)
 }

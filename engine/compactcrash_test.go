@@ -247,6 +247,12 @@ func TestCompactionFails(t *testing.T) {
 				if f.e.Clean(f.clock.Now()); f.e.CleanerStats().Failing != 1 {
 					t.Fatalf("%v at %d: tried again at once", cause, nth)
 				}
+				if nth%2 == 0 { // or the next start finishes what was begun
+					f.restart()
+					l = f.logWith("t", cfg)
+					watch(l)
+					f.mustMatch(m, l)
+				}
 				f.e.Clean(status.RetryMs)
 			}
 			f.settle()
