@@ -1,5 +1,3 @@
-//go:build crash
-
 package fuzz
 
 import (
@@ -129,7 +127,7 @@ func (w *world) checkTopic(n *node, image *metadata.Image, t *topic, how stopKin
 		t.parts = append(t.parts, newPart(int32(len(t.parts))))
 	}
 	for _, p := range t.parts {
-		if err := p.check(n, t, how); err != nil {
+		if err := p.check(n, t, how, w.hadFaults); err != nil {
 			return false, fmt.Errorf("partition %d: %w", p.number, err)
 		}
 	}
@@ -149,7 +147,7 @@ func (w *world) byID(id [16]byte) *topic {
 
 // check checks a partition: there, led, and what readers were shown is there, in its place, unchanged; nothing else is but what was sent
 // right behind it.
-func (p *part) check(n *node, t *topic, how stopKind) error {
+func (p *part) check(n *node, t *topic, how stopKind, hadFaults bool) error {
 	q := n.repl.PartitionByID(t.id, p.number)
 	if q == nil {
 		return errors.New("is not here")
@@ -174,6 +172,11 @@ func (p *part) check(n *node, t *topic, how stopKind) error {
 	if start > p.ceil || start < p.floor && !t.kind.caching {
 		return fmt.Errorf("starts at %d; it must be from %d to %d", start, p.floor, p.ceil)
 	}
+	if hadFaults && end > p.line.end() {
+		if err := p.adopt(q, t, end); err != nil {
+			return err
+		}
+	}
 	line, ok := p.line.until(end)
 	if !ok {
 		return fmt.Errorf("ends at %d, where no batch ends; %d were sent", end, p.line.end())
@@ -183,6 +186,26 @@ func (p *part) check(n *node, t *topic, how stopKind) error {
 	}
 	p.line, p.placed = line, len(line.batches)
 	p.shown, p.floor, p.ceil, p.epoch = hw, start, start, q.LeaderEpoch()
+	return nil
+}
+
+// adopt adds to the timeline what is stored behind its end: batches that were answered with an error, which may be there all the same.
+func (p *part) adopt(q *replication.Partition, t *topic, end int64) error {
+	p.line = &timeline{batches: slices.Clone(p.line.batches)}
+	for at := p.line.end(); at < end; at = p.line.end() {
+		stored, err := batchAt(q, at)
+		if err != nil {
+			return fmt.Errorf("batch at %d: %w", at, err)
+		}
+		i := slices.IndexFunc(p.inflight, func(b *batch) bool {
+			_, there := p.line.where(b)
+			return !there && asSent(stored, b, t.kind.rewrites) == nil
+		})
+		if i < 0 || stored.BaseOffset() != at {
+			return fmt.Errorf("a batch at offset %d, which nobody sent", stored.BaseOffset())
+		}
+		p.line.batches = append(p.line.batches, placement{at, p.inflight[i]})
+	}
 	return nil
 }
 
@@ -280,7 +303,10 @@ func (w *world) resend(n *node) error {
 	for _, t := range w.alive() {
 		for _, p := range t.parts {
 			for _, b := range w.unheard(p) {
-				<-w.send(n, t, p, b, -1).done
+				c := w.send(n, t, p, b, -1)
+				if <-c.done; c.Err != nil {
+					break // the next one would come out of order
+				}
 			}
 		}
 	}

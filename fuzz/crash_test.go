@@ -1,5 +1,3 @@
-//go:build crash
-
 package fuzz
 
 import (
@@ -7,6 +5,7 @@ import (
 	"hash/fnv"
 	"math/rand/v2"
 	"runtime"
+	"strings"
 	"sync"
 
 	"github.com/leatmq/leat/internal/vfs"
@@ -20,8 +19,10 @@ import (
 //	start, check, send again what was not answered, append to every partition and a few other changes, and cut the power once more after a random
 //	operation of all that; start, check, append, stop cleanly; start, check that nothing has changed, verify every file.
 //
-// Runs are repeatable: one processor, so that goroutines change only where they wait and where the seed says so (a yield in some
-// operations), and everything else by chance comes from the seed. A state is named by seed, operation, mode and variant.
+// The same is done from some states with a single fault on the way (fault_test.go), and with a log that is truncated (follower_test.go).
+//
+// Runs are repeatable: one processor, goroutines take turns at the disk as the seed says (gate_test.go), and everything else by chance comes from the seed. A
+// state is named by seed, operation, mode and variant.
 
 // cut is a way to lose power.
 type cut struct {
@@ -30,7 +31,7 @@ type cut struct {
 }
 
 // cuts are made after every operation. The first two leave no choice; the others are tried with several.
-var cuts = []cut{
+var cuts = [...]cut{
 	{vfs.LoseUnsynced, 0}, {vfs.KeepAll, 0},
 	{vfs.RandomPages, 0}, {vfs.RandomPages, 1}, {vfs.RandomPages, 2},
 	{vfs.Torn512, 0}, {vfs.Torn512, 1}, {vfs.Torn512, 2},
@@ -46,7 +47,8 @@ func (c cut) how() stopKind {
 // moment is the time between two operations: the disk, and what it has to keep whatever comes.
 type moment struct {
 	seed  uint64
-	op    int // operations before
+	op    int    // operations before
+	hash  uint64 // of them
 	what  vfs.Op
 	disk  *vfs.Mem // a fork
 	world *world
@@ -74,9 +76,8 @@ func (s *state) power() *vfs.Mem { return s.disk.CrashAt(s.cut.mode, s.rngSeed()
 
 // recorder is the hook of a workload's disk: it keeps the moment after every operation.
 type recorder struct {
-	wl    *workload
-	keep  bool
-	yield *rand.Rand
+	wl   *workload
+	keep bool
 
 	mu      sync.Mutex
 	kinds   map[string]int
@@ -87,28 +88,24 @@ type recorder struct {
 
 // recordRun runs the workload of a seed.
 func recordRun(seed uint64) (*recorder, error) {
-	r := &recorder{wl: newWorkload(seed), keep: true, kinds: map[string]int{}, yield: rand.New(rand.NewPCG(seed, 9))}
+	r := &recorder{wl: newWorkload(seed), keep: true, kinds: map[string]int{}}
 	r.wl.hook = r.onOp
 	return r, r.wl.run()
 }
 
 func (r *recorder) onOp(op vfs.Op) {
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.ops++
 	r.kinds[op.Kind.String()]++
 	h := fnv.New64a()
+	if op.N > 0 && strings.HasSuffix(op.Name, ".lock") {
+		op.N = 1 // it holds the process id
+	}
 	fmt.Fprintf(h, "%d %v", r.hash, op)
 	r.hash = h.Sum64()
 	if r.keep {
 		r.momentLocked(op)
-	}
-	yields := 0
-	if r.yield.IntN(4) == 0 {
-		yields = 1 + r.yield.IntN(3)
-	}
-	r.mu.Unlock()
-	for range yields {
-		runtime.Gosched()
 	}
 }
 
@@ -118,19 +115,22 @@ func (r *recorder) momentLocked(op vfs.Op) {
 	if n := wl.shown.Load(); n != nil {
 		wl.w.observe(n)
 	}
-	m := &moment{seed: wl.seed, op: r.ops, what: op, world: wl.w.clone(), nowMs: wl.clock.now(), o: wl.o}
+	m := &moment{seed: wl.seed, op: r.ops, hash: r.hash, what: op, world: wl.w.clone(), nowMs: wl.clock.now(), o: wl.o}
 	m.disk = wl.disk.Fork()
 	r.moments = append(r.moments, m)
 }
 
 // tally counts what a run has seen.
 type tally struct {
-	States   map[string]int // by mode: first power cuts
-	Seconds  map[string]int // by mode: second power cuts, at a random operation of start, check and appends
-	Starts   int
-	Restarts int            // after a clean stop
-	Ops      map[string]int // of the workloads, by kind
-	Steps    map[string]int // of the workloads
+	States     map[string]int // by mode: first power cuts
+	Seconds    map[string]int // by mode: second power cuts, at a random operation of start, check and appends
+	Starts     int
+	Restarts   int            // after a clean stop
+	Truncation map[string]int // by mode: power cuts of the truncation workload
+	Faults     map[string]int // by kind: single faults that happened
+	Missed     int            // single faults planned for an operation that did not come
+	Ops        map[string]int // of the workloads, by kind
+	Steps      map[string]int // of the workloads
 }
 
 // chain explores one state to its end.
@@ -165,7 +165,7 @@ func (s *state) explore(t *tally) error {
 func (c *chain) boot(disk *vfs.Mem, number uint64) (*node, error) {
 	o := c.s.o
 	o.seed = c.s.rngSeed()*8 + number
-	n, err := boot(disk, c.clock, o)
+	n, err := boot(newGate(o.seed).through(disk), c.clock, o)
 	if err != nil {
 		return nil, fmt.Errorf("start refused: %w", err)
 	}
@@ -192,7 +192,7 @@ func (c *chain) first(w *world) (*state, *node, error) {
 	disk.OnOp = func(op vfs.Op) {
 		mu.Lock()
 		defer mu.Unlock()
-		if ops++; ops == at {
+		if ops++; ops == at && second.disk == nil {
 			snap(op)
 		}
 	}
@@ -214,7 +214,6 @@ func (c *chain) first(w *world) (*state, *node, error) {
 	if second.disk == nil {
 		snap(vfs.Op{})
 	}
-	disk.OnOp = nil
 	return second, n, nil
 }
 
@@ -251,15 +250,27 @@ func (c *chain) live(n *node, w *world) error {
 
 // append sends batches to every partition and waits for them.
 func (c *chain) append(n *node, w *world, batches int) error {
-	var calls []*call
+	type one struct {
+		t *topic
+		p *part
+		b *batch
+	}
+	var all []one
 	for _, t := range w.alive() {
 		for _, p := range t.parts {
-			idempotent := c.rng.IntN(2) == 0 && !t.kind.caching
+			idempotent := c.rng.IntN(2) == 0 && !t.kind.caching && w.unanswered(p)+batches <= resendMax
+			if w.faulty != nil { // the second of two would be taken for the producer's first if the first fails
+				idempotent = idempotent && w.unanswered(p) == 0
+			}
 			for i := range batches {
-				idempotent = idempotent && i < resendMax
-				calls = append(calls, w.send(n, t, p, w.makeBatch(t, p, c.rng, c.clock.now(), idempotent), -1))
+				all = append(all, one{t, p, w.makeBatch(t, p, c.rng, c.clock.now(), idempotent && (i == 0 || w.faulty == nil))})
 			}
 		}
+	}
+	runtime.Gosched()
+	var calls []*call
+	for _, o := range all {
+		calls = append(calls, w.send(n, o.t, o.p, o.b, -1))
 	}
 	for _, call := range calls {
 		<-call.done

@@ -1,5 +1,3 @@
-//go:build crash
-
 package fuzz
 
 import (
@@ -7,6 +5,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -311,8 +310,11 @@ func firstDifference(a, b string) string {
 // TestMetamorphic runs random lists under random options.
 func TestMetamorphic(t *testing.T) {
 	lists, sets, length := 6, 10, 60
-	if invariant.Enabled || testing.Short() {
+	switch {
+	case invariant.Enabled:
 		lists, sets = 2, 4
+	case os.Getenv(envStates) != "":
+		lists = 60
 	}
 	first := startSeed()
 

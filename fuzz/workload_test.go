@@ -1,5 +1,3 @@
-//go:build crash
-
 package fuzz
 
 import (
@@ -40,11 +38,13 @@ type workload struct {
 	w     *world
 	n     *node
 	disk  *vfs.Mem
+	gate  *gate
 	clock *clock
 	o     nodeOptions
 	boots uint64
 	names []string
 	hook  func(vfs.Op)         // of the disk
+	alive *atomic.Bool         // the node on it: what a dead one does nobody sees
 	shown atomic.Pointer[node] // n, while readers can reach it
 	calls []*call              // not waited for
 	trace func(format string, args ...any)
@@ -55,7 +55,7 @@ const workloadSteps = 45
 
 func newWorkload(seed uint64) *workload {
 	rng := rand.New(rand.NewPCG(seed, 0))
-	wl := &workload{rng: rng, seed: seed, w: &world{}, disk: vfs.NewMem(seed), clock: newClock(startMs), names: []string{"a", "b", "c"}, stats: map[string]int{}}
+	wl := &workload{rng: rng, seed: seed, w: &world{}, disk: vfs.NewMem(seed), gate: newGate(seed), clock: newClock(startMs), names: []string{"a", "b", "c"}, stats: map[string]int{}}
 	wl.disk.SetNow(wl.clock.time)
 	wl.trace = func(string, ...any) {}
 	wl.o = nodeOptions{workers: 1 + rng.IntN(2), snapshotRecords: 8 + rng.Int64N(12), checkpointStep: 1 + rng.Int64N(3000),
@@ -85,12 +85,23 @@ func (wl *workload) boot() (err error) {
 	wl.boots++
 	o := wl.o
 	o.seed = wl.seed<<16 + wl.boots
-	wl.disk.OnOp = wl.hook
-	if wl.n, err = boot(wl.disk, wl.clock, o); err != nil {
+	wl.alive = new(atomic.Bool)
+	wl.disk.OnOp = whileAlive(wl.alive, wl.hook)
+	if wl.n, err = boot(wl.gate.through(wl.disk), wl.clock, o); err != nil {
 		return fmt.Errorf("start refused: %w", err)
 	}
 	wl.shown.Store(wl.n)
 	return nil
+}
+
+// whileAlive returns a hook that does nothing any more once alive is false.
+func whileAlive(alive *atomic.Bool, hook func(vfs.Op)) func(vfs.Op) {
+	alive.Store(true)
+	return func(op vfs.Op) {
+		if alive.Load() {
+			hook(op)
+		}
+	}
 }
 
 func (wl *workload) step() error {
@@ -166,18 +177,22 @@ func (wl *workload) produce() error {
 		return nil
 	}
 	idempotent := wl.rng.IntN(2) == 0 && !t.kind.caching
-	for range 1 + wl.rng.IntN(4) {
-		if idempotent && wl.w.unanswered(p) >= resendMax {
-			if err := wl.settle(); err != nil {
-				return err
-			}
+	n := 1 + wl.rng.IntN(4)
+	if idempotent && wl.w.unanswered(p)+n > resendMax {
+		if err := wl.settle(); err != nil {
+			return err
 		}
-		acks := int16(-1)
+	}
+	batches, acks := make([]*batch, n), make([]int16, n)
+	for i := range n { // all before the first is sent: it may take long, and then nothing else must happen meanwhile
+		batches[i], acks[i] = wl.w.makeBatch(t, p, wl.rng, wl.clock.now(), idempotent), -1
 		if !idempotent && wl.rng.IntN(4) == 0 {
-			acks = 1
+			acks[i] = 1
 		}
-		b := wl.w.makeBatch(t, p, wl.rng, wl.clock.now(), idempotent)
-		wl.calls = append(wl.calls, wl.w.send(wl.n, t, p, b, acks))
+	}
+	runtime.Gosched()
+	for i, b := range batches {
+		wl.calls = append(wl.calls, wl.w.send(wl.n, t, p, b, acks[i]))
 	}
 	wl.clock.ms.Add(wl.rng.Int64N(50))
 	if wl.rng.IntN(4) == 0 {
@@ -197,9 +212,7 @@ func (wl *workload) settle() error {
 
 // idle lets everything go on that can.
 func (wl *workload) idle() error {
-	for range 200 {
-		runtime.Gosched()
-	}
+	wl.gate.settle()
 	return nil
 }
 
@@ -385,7 +398,9 @@ func tick(n *node, w *world) {
 		for _, p := range t.parts {
 			start := n.repl.PartitionByID(t.id, p.number).LogStart()
 			w.mu.Lock()
-			p.floor = max(p.floor, start)
+			if !w.hadFaults { // else it may not have been possible to make it durable
+				p.floor = max(p.floor, start)
+			}
 			p.ceil = max(ceil[p], start)
 			w.mu.Unlock()
 		}
@@ -442,7 +457,7 @@ func (wl *workload) crash() error {
 		wl.w.forget()
 	}
 	wl.w.mu.Unlock()
-	wl.disk.OnOp = nil // nobody sees what the dead node does
+	wl.alive.Store(false)
 	_ = wl.n.stop()
 	wl.calls = nil
 	wl.disk = after

@@ -1,5 +1,3 @@
-//go:build crash
-
 package fuzz
 
 import (
@@ -25,6 +23,11 @@ type world struct {
 	pidEnd int64    // producer ids below were handed out
 	config configs  // of the broker
 	failed error    // the first thing that was wrong
+
+	// faulty, when the disk may fail, tells whether it has: then requests may be answered with an error.
+	faulty func() bool
+	// hadFaults: batches that were answered with an error may have been stored all the same.
+	hadFaults bool
 }
 
 // configs are the overrides of a resource.
@@ -137,7 +140,7 @@ func (l *timeline) where(b *batch) (int64, bool) {
 func (w *world) clone() *world {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	c := &world{pidEnd: w.pidEnd, config: w.config, topics: make([]*topic, len(w.topics))}
+	c := &world{pidEnd: w.pidEnd, config: w.config, hadFaults: w.hadFaults, topics: make([]*topic, len(w.topics))}
 	for i, t := range w.topics {
 		tc := *t
 		tc.parts = make([]*part, len(t.parts))
@@ -291,7 +294,7 @@ func (c *call) ProduceDone(r *replication.Produce) {
 		return
 	}
 	if r.Err != nil {
-		if !c.may {
+		if !c.may && !(c.w.faulty != nil && c.w.faulty()) {
 			c.w.fail("%s-%d: produce of batch %d: %v; %s", c.t.name, c.p.number, c.b.number, r.Err, c.p)
 		}
 		return
