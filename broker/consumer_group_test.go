@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -93,4 +94,33 @@ func TestConsumerGroupLife(t *testing.T) {
 	}
 	wantCode(t, do[*kmsg.DeleteGroupsResponse](c, &kmsg.DeleteGroupsRequest{Version: 3, Groups: []string{"g"}}).Groups[0].ErrorCode, protocol.None)
 	wantCode(t, c.consumerDescribe("g")[0].ErrorCode, protocol.GroupIDNotFound)
+}
+
+// A name that no record can hold is refused with the request that brings it: in the log it would keep the partition from being loaded.
+func TestGroupNamesOfAnyLength(t *testing.T) {
+	n := start(t, quickGroups...)
+	c := n.dial()
+	c.create("t", 1)
+	c.findGroup("g")
+	for _, length := range []int{1<<15 - 1, 1 << 15, 40_000} {
+		long := strings.Repeat("x", length)
+		member := n.dial()
+		member.send(beat("g", long, 0))
+		c := n.dial()
+		commit := commitRequest(9, long, "t", [16]byte{}, 0, 1)
+		c.send(commit)
+		if length < 1<<15 {
+			wantCode(t, next[*kmsg.ConsumerGroupHeartbeatResponse](member).ErrorCode, protocol.None)
+			wantCode(t, next[*kmsg.OffsetCommitResponse](c).Topics[0].Partitions[0].ErrorCode, protocol.None)
+			continue
+		}
+		member.wantClosed()
+		c.wantClosed()
+	}
+	n = n.restart()
+	c = n.dial()
+	c.findGroup("g")
+	if g := c.consumerDescribe("g")[0]; len(g.Members) != 1 {
+		t.Fatalf("%d members", len(g.Members))
+	}
 }

@@ -28,6 +28,7 @@ type field struct {
 	kind     kind
 	size     int // kindFixed: bytes on the wire
 	min, max int16
+	long     bool    // a string that may be longer than 32,767 bytes
 	fields   []field // of a structure
 	elem     *field  // of an array of a primitive
 	memory   int     // of one array element, optional structure or pointed-to string, once decoded; filled in from the kmsg types
@@ -54,6 +55,10 @@ func option(name string, fields ...field) field {
 
 func (f field) since(version int16) field { f.min = version; return f }
 func (f field) until(version int16) field { f.max = version; return f }
+
+// mayBeLong lets a string have more bytes than a 2-byte length can say. Others are not longer with compact lengths either: so it is with Kafka, and
+// records and old answers have no other room for them.
+func (f field) mayBeLong() field { f.long = true; return f }
 
 func (f *field) in(version int16) bool { return version >= f.min && version <= f.max }
 
@@ -206,6 +211,8 @@ func (m *measurement) string(f *field, nullable bool) {
 	case null && !nullable:
 		m.fail()
 	case null:
+	case len(s) > math.MaxInt16 && !f.long:
+		m.fail()
 	default:
 		m.memory += f.memory
 		if len(s) > 0 {

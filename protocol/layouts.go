@@ -170,7 +170,7 @@ var requestLayouts = map[int16][]field{
 			array("ReplicaAssignment",
 				fixed("Partition", 4),
 				arrayOf("Replicas", fixed("", 4))),
-			array("Configs", str("Name"), nullableStr("Value"))),
+			array("Configs", str("Name"), nullableStr("Value").mayBeLong())),
 		fixed("TimeoutMillis", 4),
 		fixed("ValidateOnly", 1),
 	},
@@ -209,7 +209,7 @@ var requestLayouts = map[int16][]field{
 		array("Resources",
 			fixed("ResourceType", 1),
 			str("ResourceName"),
-			array("Configs", str("Name"), nullableStr("Value"))),
+			array("Configs", str("Name"), nullableStr("Value").mayBeLong())),
 		fixed("ValidateOnly", 1),
 	},
 	KeyDescribeLogDirs: {
@@ -227,7 +227,7 @@ var requestLayouts = map[int16][]field{
 		array("Resources",
 			fixed("ResourceType", 1),
 			str("ResourceName"),
-			array("Configs", str("Name"), fixed("Op", 1), nullableStr("Value"))),
+			array("Configs", str("Name"), fixed("Op", 1), nullableStr("Value").mayBeLong())),
 		fixed("ValidateOnly", 1),
 	},
 	KeyDescribeCluster: {
