@@ -123,5 +123,37 @@ func FuzzConsumerRecord(f *testing.F) {
 			}
 		}
 		n.Loaded(1, &s.out)
+		s.s = n
+		s.consumerBeat("x", 7, nil)
+		s.consumerBeat("x", joinEpoch, []string{"t"})
 	})
+}
+
+// A log that says less about a group than it should, as after a compaction: the group is there, without members, and can be used.
+func TestIncompleteConsumerGroup(t *testing.T) {
+	for _, c := range someChanges() {
+		s := newSim(t)
+		s.s = s.shard()
+		s.names["t"] = [16]byte{1}
+		if err := s.s.Replay(0, c.record("g")); err != nil {
+			t.Fatal(err)
+		}
+		s.s.Loaded(s.now, &s.out)
+		s.deliver()
+		s.consumerBeat("x", 7, nil)
+		s.consumerBeat("x", joinEpoch, []string{"t"})
+		g := s.s.groups["g"]
+		if g == nil || !isConsumer(g) || g.membership.(*consumerGroup).members["x"] == nil {
+			t.Fatalf("after %+v the group is %+v", c, g)
+		}
+		s.advance(100_000)
+		if !g.membership.isEmpty() {
+			t.Fatalf("after %+v there are members that nobody hears of", c)
+		}
+		s.s.Delete(s.now, "g", s.ticket("delete"), &s.out)
+		s.deliver()
+		if s.s.groups["g"] != nil {
+			t.Fatalf("after %+v the group cannot be deleted", c)
+		}
+	}
 }

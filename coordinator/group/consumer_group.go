@@ -315,7 +315,7 @@ func (g *consumerGroup) written(nowMs int64, w *consumerWrite, c *changes, heale
 
 // unborn: the records that made the group were refused. If any are in the log, the next load finds a group whose members are never heard of.
 func (g *consumerGroup) unborn() {
-	if g.membership == membership(g) {
+	if g.membership == membership(g) && g.before.membership != nil { // else the log has it: it stays as it is
 		g.membership, g.stored = g.before.membership, g.before.stored
 	}
 }
