@@ -23,7 +23,7 @@ var layers = []struct {
 	{"internal/invariant internal/loglimit internal/arch internal/properties", "knows nothing; everything may use it"},
 	{"internal/vfs record protocol config security", "leaves: bytes, files, keys and codes, without each other"},
 	{"index netio internal/rpc", "one kind of file, one kind of socket"},
-	{"segment client bench/load", "a data file with its indexes; a client of any broker; a load generator for any broker"},
+	{"segment client internal/admin bench/load", "a data file with its indexes; a client of any broker; a load generator for any broker"},
 	{"engine", "partition logs on disk: it knows no protocol and no cluster"},
 	{"metadata", "one truth about the cluster, kept in a log of the engine"},
 	{"replication", "the role of a partition on this node"},
