@@ -248,6 +248,9 @@ func newGather(n int, done func()) *gather {
 	return g
 }
 
+// more makes it wait for one more answer; before the last is there.
+func (g *gather) more() { g.left.Add(1) }
+
 // one is called for each answer, and once by whoever has asked for all.
 func (g *gather) one() {
 	if g.left.Add(-1) == 0 {

@@ -88,11 +88,11 @@ func (s *Shard) Delete(_ int64, id string, to machine.Ticket, out *machine.Out) 
 
 // Story is what is known about how a group came to be as it is.
 type Story struct {
-	State   string
-	SinceMs int64    // when the state began; -1: not known
-	Waiting []string // ids of members that a rebalance waits for
-	UntilMs int64    // how long it waits for them; 0: it does not
-	Events  []Event  // the oldest first
+	State   string   `json:"state"`
+	SinceMs int64    `json:"sinceMs"`           // when the state began; -1: not known
+	Waiting []string `json:"waiting,omitempty"` // ids of members that a rebalance waits for
+	UntilMs int64    `json:"untilMs,omitempty"` // how long it waits for them; 0: it does not
+	Events  []Event  `json:"events,omitempty"`  // the oldest first
 }
 
 // Explain answers with the Story of a group, nil when there is no such group.

@@ -2,19 +2,21 @@ package group
 
 import "strings"
 
-// historyMax bounds what is remembered of a group, and textMax the strings in it, which clients choose.
+// historyMax bounds what is remembered of a group, rebalancesMax the rebalances in it that are remembered for longer, when much else happened since, and
+// textMax the strings, which clients choose.
 const (
-	historyMax = 48
-	textMax    = 200
+	historyMax    = 48
+	rebalancesMax = 10
+	textMax       = 200
 )
 
 // Event is something that happened to a group. `leat group explain` tells them.
 type Event struct {
-	AtMs   int64
-	What   What
-	Member string // member id, where one member is concerned
-	Client string // its client id and host
-	Reason string
+	AtMs   int64  `json:"atMs"`
+	What   What   `json:"what"`
+	Member string `json:"member,omitempty"` // member id, where one member is concerned
+	Client string `json:"client,omitempty"` // its client id and host
+	Reason string `json:"reason,omitempty"`
 }
 
 // What is the kind of an Event.
@@ -34,30 +36,65 @@ const (
 	Loaded                    // this broker took the group over
 )
 
+// words are the names of the kinds, as they are written too.
+var words = [...]string{"?", "joined", "replaced", "left", "expired", "late", "rebalance", "completed", "assigned", "emptied", "loaded"}
+
 // String is the word for it.
 func (w What) String() string {
-	return [...]string{"?", "joined", "replaced", "left", "expired", "late", "rebalance", "completed", "assigned", "emptied", "loaded"}[w]
+	if int(w) >= len(words) {
+		return words[0]
+	}
+	return words[w]
 }
 
-// history is a ring of the latest events.
+// MarshalText implements encoding.TextMarshaler.
+func (w What) MarshalText() ([]byte, error) { return []byte(w.String()), nil }
+
+// history is the latest events, and those of the latest rebalances that are older than these.
 type history struct {
-	ring []Event
-	next int
+	latest     ring
+	rebalances ring
 }
 
 func (h *history) add(e Event) {
 	e.Member, e.Client, e.Reason = clip(e.Member), clip(e.Client), clip(e.Reason)
-	if len(h.ring) < historyMax {
-		h.ring = append(h.ring, e)
-		return
+	if old, full := h.latest.put(e, historyMax); full && old.What == Rebalance {
+		h.rebalances.put(old, rebalancesMax)
 	}
-	h.ring[h.next] = e
-	h.next = (h.next + 1) % historyMax
 }
 
 // events returns them, the oldest first.
 func (h *history) events() []Event {
-	return append(append([]Event(nil), h.ring[h.next:]...), h.ring[:h.next]...)
+	all := h.latest.events()
+	recent := 0
+	for i := range all {
+		if all[i].What == Rebalance {
+			recent++
+		}
+	}
+	older := h.rebalances.events()
+	return append(older[max(len(older)-max(rebalancesMax-recent, 0), 0):], all...)
+}
+
+// ring is a number of events of which a new one takes the place of the oldest.
+type ring struct {
+	all  []Event
+	next int
+}
+
+// put adds an event and returns the one that had to go.
+func (r *ring) put(e Event, size int) (old Event, full bool) {
+	if len(r.all) < size {
+		r.all = append(r.all, e)
+		return Event{}, false
+	}
+	old, r.all[r.next] = r.all[r.next], e
+	r.next = (r.next + 1) % size
+	return old, true
+}
+
+func (r *ring) events() []Event {
+	return append(append([]Event(nil), r.all[r.next:]...), r.all[:r.next]...)
 }
 
 // clip cuts a text of a client to what is remembered of it. The copy lets go of the request that the text came in.
