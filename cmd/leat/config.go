@@ -56,14 +56,14 @@ func printConfig(w io.Writer, values []config.Value, output string, docs bool) e
 	case "json":
 		rows := make([]configRow, 0, len(values))
 		for i := range values {
-			rows = append(rows, row(&values[i]))
+			rows = append(rows, rowOf(&values[i]))
 		}
 		return printJSON(w, rows)
 	case "table":
 		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 		fmt.Fprintln(t, "KEY\tVALUE\tDEFAULT\tSOURCE")
 		for i := range values {
-			r := row(&values[i])
+			r := rowOf(&values[i])
 			fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", r.Name, cell(r.Value), r.Default, r.Source)
 			if docs {
 				fmt.Fprintf(t, "    %s\t\t\t\n", r.Doc)
@@ -74,7 +74,7 @@ func printConfig(w io.Writer, values []config.Value, output string, docs bool) e
 	return usageError{fmt.Errorf("--output is table or json, not %q", output)}
 }
 
-func row(v *config.Value) configRow {
+func rowOf(v *config.Value) configRow {
 	r := configRow{Name: v.Key.Name, Default: v.Key.Default, Source: v.Source.String(), Dynamic: v.Key.Dynamic, Doc: v.Key.Doc}
 	if !v.Null && !v.Key.Sensitive {
 		r.Value = &v.Value

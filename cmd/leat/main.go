@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -42,12 +43,26 @@ func run(root *cobra.Command, args []string) int {
 	if q, ok := errors.AsType[*quietError](err); ok {
 		return q.code
 	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "leat: %v\n", err)
+	for _, e := range each(err) {
+		fmt.Fprintf(cmd.ErrOrStderr(), "leat: %v\n", e)
+	}
 	if isUsage(err) {
 		fmt.Fprintf(cmd.ErrOrStderr(), "Run '%s --help' for what it takes.\n", cmd.CommandPath())
 		return exitUsage
 	}
 	return exitFailed
+}
+
+// each is the errors that were joined.
+func each(err error) (all []error) {
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok || strings.Count(err.Error(), "\n") == 0 {
+		return []error{err}
+	}
+	for _, e := range joined.Unwrap() {
+		all = append(all, each(e)...)
+	}
+	return all
 }
 
 // isUsage tells mistakes of the caller from failures. An unknown or impossible configuration key is the former.
@@ -73,7 +88,7 @@ func newRoot() *cobra.Command {
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	root.AddCommand(newServe(), newConfig(), newLog(), newBench(), newVersion())
+	root.AddCommand(newServe(), newConfig(), newLog(), newGroup(), newBench(), newVersion())
 	return root
 }
 

@@ -262,9 +262,10 @@ func (p *process) signal(s os.Signal) {
 
 // conn is a raw client connection.
 type conn struct {
-	t    testing.TB
-	c    net.Conn
-	corr int32
+	t        testing.TB
+	c        net.Conn
+	corr     int32
+	clientID string // "" for none
 }
 
 func (p *process) dial() *conn {
@@ -281,7 +282,7 @@ func (p *process) dial() *conn {
 func (c *conn) ask(req kmsg.Request) (kmsg.Response, error) {
 	c.corr++
 	_ = c.c.SetDeadline(time.Now().Add(patience))
-	if _, err := c.c.Write(kmsg.NewRequestFormatter().AppendRequest(nil, req, c.corr)); err != nil {
+	if _, err := c.c.Write(c.formatter().AppendRequest(nil, req, c.corr)); err != nil {
 		return nil, err
 	}
 	var size [4]byte
@@ -299,6 +300,13 @@ func (c *conn) ask(req kmsg.Request) (kmsg.Response, error) {
 	resp := req.ResponseKind()
 	resp.SetVersion(req.GetVersion())
 	return resp, resp.ReadFrom(b)
+}
+
+func (c *conn) formatter() *kmsg.RequestFormatter {
+	if c.clientID == "" {
+		return kmsg.NewRequestFormatter()
+	}
+	return kmsg.NewRequestFormatter(kmsg.FormatterClientID(c.clientID))
 }
 
 // produce sends one record with acks all; nil when it was acknowledged.
