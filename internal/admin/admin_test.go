@@ -84,7 +84,7 @@ func (b *broker) serve(c net.Conn) {
 }
 
 func (b *broker) reply(req kmsg.Request) kmsg.Response {
-	switch req.(type) {
+	switch r := req.(type) {
 	case *kmsg.ApiVersionsRequest:
 		resp := kmsg.NewPtrApiVersionsResponse()
 		for k, v := range b.newest {
@@ -99,7 +99,7 @@ func (b *broker) reply(req kmsg.Request) kmsg.Response {
 		}
 		resp := kmsg.NewPtrFindCoordinatorResponse()
 		resp.NodeID, resp.Host, resp.Port = 7, b.host, b.port
-		for _, k := range req.(*kmsg.FindCoordinatorRequest).CoordinatorKeys {
+		for _, k := range r.CoordinatorKeys {
 			c := kmsg.NewFindCoordinatorResponseCoordinator()
 			c.Key, c.NodeID, c.Host, c.Port = k, 7, b.host, b.port
 			resp.Coordinators = append(resp.Coordinators, c)
@@ -109,7 +109,7 @@ func (b *broker) reply(req kmsg.Request) kmsg.Response {
 		if resp := b.answer(req); resp != nil {
 			return resp
 		}
-		return b.metadata(req.(*kmsg.MetadataRequest))
+		return b.metadata(r)
 	}
 	return b.answer(req)
 }
