@@ -191,11 +191,14 @@ func (r *loader) open(bases []int64) error {
 // segment it has, beyond where the new one was to begin. The file was removed then, but a power cut may bring it back.
 func (r *loader) dropFailedRolls(bases []int64) ([]int64, error) {
 	for n := len(bases) - 1; n > 0; n = len(bases) - 1 {
+		if r.mark != nil && r.mark.base == bases[n] {
+			return bases, nil
+		}
 		info, err := r.l.e.o.FS.Stat(filepath.Join(r.l.path, logFileName(bases[n])))
 		if err != nil {
 			return nil, err
 		}
-		if info.Size > 0 || r.mark != nil && r.mark.base == bases[n] {
+		if info.Size > 0 {
 			return bases, nil
 		}
 		beyond, err := r.reachesBeyond(bases[n-1], bases[n])
