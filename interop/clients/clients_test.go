@@ -1,5 +1,5 @@
 // Package clients runs the clients that people use, unmodified, against both brokers: each makes a topic, produces with
-// every codec it has, idempotently where it can, reads the partitions back by assignment, and uses its admin calls.
+// every codec it has, idempotently where it can, reads the partitions back by assignment and in groups, and uses its admin calls.
 // Kafka comes first: a client that fails there is used wrongly.
 package clients
 

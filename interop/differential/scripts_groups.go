@@ -47,6 +47,7 @@ var groupScripts = []Script{
 		g := s.group("g")
 		for v := int16(4); v <= 9; v++ {
 			s.do("first", v, joinOf(g, ""))
+			s.awaitState(g, "Empty")
 			s.do("empty describe", 6, describeOf(g))
 		}
 		p := s.peer()
@@ -412,13 +413,15 @@ var groupScripts = []Script{
 		s.each("member without generation", 2, 10, func(int16) kmsg.Request { return by(commitOf(g, oc{t, 0, 1}), "m", -1) })
 		s.do("describe", 6, describeOf(g))
 	}},
-	{"OffsetCommit/empty-group-id", func(s *S) {
+	{"OffsetCommit/empty-group-id", func(s *S) { // the one script about this group
 		s.coordinator("")
 		t := s.create("t", 1)
 		s.each("commit", 2, 10, func(v int16) kmsg.Request { return commitOf("", oc{t, 0, int64(v)}) })
 		s.each("fetch", 1, 10, func(int16) kmsg.Request { return offsetsOf("", oc{t, 0, 0}) })
 		s.do("describe", 6, describeOf(""))
 		s.do("offset delete", 0, offsetDeleteOf("", oc{t, 0, 0}))
+		s.each("delete", 0, 3, func(int16) kmsg.Request { return deleteGroupsOf("") })
+		s.each("describe", 0, 6, func(int16) kmsg.Request { return describeOf("") })
 	}},
 	{"OffsetFetch/odd", func(s *S) {
 		g, t, u := s.group("g"), s.create("t", 2), s.create("u", 1)
@@ -472,7 +475,6 @@ var groupScripts = []Script{
 		g := s.group("g")
 		s.each("unknown", 0, 6, func(int16) kmsg.Request { return describeOf(g) })
 		s.each("nothing", 0, 6, func(int16) kmsg.Request { return describeOf() })
-		s.each("empty id", 0, 6, func(int16) kmsg.Request { return describeOf(s.name("none"), "") })
 		p := s.peer()
 		p.stable(g)
 		s.each("one", 0, 6, func(int16) kmsg.Request { return describeOf(g) })
@@ -508,7 +510,6 @@ var groupScripts = []Script{
 		g := s.group("g")
 		s.each("unknown", 0, 3, func(int16) kmsg.Request { return deleteGroupsOf(g) })
 		s.each("nothing", 0, 3, func(int16) kmsg.Request { return deleteGroupsOf() })
-		s.each("empty id", 0, 3, func(int16) kmsg.Request { return deleteGroupsOf(s.name("none"), "") })
 		p := s.peer()
 		member, _ := p.stable(g)
 		s.each("with members", 0, 3, func(int16) kmsg.Request { return deleteGroupsOf(g, s.name("none")) })
