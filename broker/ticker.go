@@ -8,7 +8,7 @@ const (
 	tickIntervalMin  = 5 * time.Millisecond   // though deadlines of groups may be due in a row
 )
 
-// tick runs the time-outs until the broker stops.
+// tick runs the time-outs, and the deadlines of groups, until the broker stops.
 func (b *Broker) tick() {
 	defer b.ticker.Done()
 	t := time.NewTimer(tickInterval)
