@@ -2,16 +2,16 @@ package load
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"slices"
 	"strconv"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/leatmq/leat/internal/rpc"
 )
 
 // Code is an error code of the protocol that came where none was expected.
@@ -38,49 +38,28 @@ const (
 	maxAnswer  = 256 << 20
 )
 
-// call sends one request over a connection of its own and reads the answer.
+// call sends one request, in its version, over a connection of its own and reads the answer.
 func call(ctx context.Context, addr string, req kmsg.Request) (kmsg.Response, error) {
-	ctx, cancel := context.WithTimeout(ctx, callLimit)
-	defer cancel()
-	conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
+	conn, err := rpc.Dial(ctx, addr, rpc.Options{ClientID: clientID, Timeout: callLimit, MaxAnswer: maxAnswer})
 	if err != nil {
 		return nil, err
 	}
 	defer conn.Close()
-	defer context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })()
-	if _, err := conn.Write(frameOf(req)); err != nil {
-		return nil, err
-	}
-	answer := make([]byte, 4)
-	if _, err := io.ReadFull(conn, answer); err != nil {
-		return nil, fmt.Errorf("%s: no answer: %w", addr, err)
-	}
-	size := binary.BigEndian.Uint32(answer)
-	if size < 4 || size > maxAnswer {
-		return nil, fmt.Errorf("%s: an answer of %d bytes: it does not speak Kafka's protocol", addr, size)
-	}
-	answer = slices.Grow(answer, int(size))[:4+size]
-	if _, err := io.ReadFull(conn, answer[4:]); err != nil {
-		return nil, fmt.Errorf("%s: no whole answer: %w", addr, err)
-	}
-	return parse(req, answer)
+	return conn.Request(ctx, req, req.GetVersion())
 }
 
 // CheckVersions returns an error when the broker lacks a version that the generator needs.
 func CheckVersions(ctx context.Context, addr string) error {
-	resp, err := call(ctx, addr, kmsg.NewPtrApiVersionsRequest())
+	conn, err := rpc.Dial(ctx, addr, rpc.Options{ClientID: clientID, Timeout: callLimit})
 	if err != nil {
 		return err
 	}
-	have := map[int16]kmsg.ApiVersionsResponseApiKey{}
-	for _, k := range resp.(*kmsg.ApiVersionsResponse).ApiKeys {
-		have[k.ApiKey] = k
-	}
+	defer conn.Close()
 	for _, want := range []struct {
 		name         string
 		key, version int16
 	}{{"Produce", 0, produceVersion}, {"Fetch", 1, fetchVersion}, {"ListOffsets", 2, 6}, {"Metadata", 3, 9}} {
-		if k, ok := have[want.key]; !ok || k.MinVersion > want.version || k.MaxVersion < want.version {
+		if !conn.Has(want.key, want.version) {
 			return fmt.Errorf("%s does not speak %s version %d, which Kafka has since 2.7", addr, want.name, want.version)
 		}
 	}

@@ -12,6 +12,9 @@ import (
 	"github.com/leatmq/leat/record"
 )
 
+// clientID is the name of the generator's connections.
+const clientID = "leat-bench"
+
 // Versions that the generator speaks: the last ones with topic names, in compact encoding. Kafka has had them since 2.7.
 const (
 	produceVersion = 9
@@ -41,7 +44,7 @@ func find(frame, marker []byte) int {
 
 // frameOf is the bytes of a request, its size first.
 func frameOf(req kmsg.Request) []byte {
-	return kmsg.NewRequestFormatter(kmsg.FormatterClientID("leat-bench")).AppendRequest(nil, req, 0)
+	return kmsg.NewRequestFormatter(kmsg.FormatterClientID(clientID)).AppendRequest(nil, req, 0)
 }
 
 // parse reads an answer, its size first.

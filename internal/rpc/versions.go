@@ -66,12 +66,10 @@ func (c *Conn) notKafka(err error) error {
 	return err
 }
 
-// Newest is the highest version of an API that the broker has; -1 for none.
-func (c *Conn) Newest(key int16) int16 {
-	if k, ok := c.versions[key]; ok {
-		return k.MaxVersion
-	}
-	return -1
+// Has reports whether the broker has a version of an API.
+func (c *Conn) Has(key, version int16) bool {
+	k, ok := c.versions[key]
+	return ok && k.MinVersion <= version && k.MaxVersion >= version
 }
 
 // version chooses the version of a request.
