@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync/atomic"
+	"time"
 	"unicode/utf16"
 
 	"github.com/leatmq/leat/coordinator"
@@ -23,18 +24,22 @@ const offsetsTopic = metadata.OffsetsTopic
 // led is run, at the epoch at which it is led.
 type groups struct {
 	b        *Broker
+	now      func() int64 // ms since the Unix epoch; see newGroups
 	runtime  *coordinator.Runtime[*group.Shard]
 	config   atomic.Pointer[group.Config]
 	consumer atomic.Pointer[group.ConsumerConfig]
 	maxBatch atomic.Int64 // max.message.bytes of the topic
 }
 
+// newGroups makes the coordinator. Its clock shows the time of day as it was at the start, and runs with the steady clock from there: a clock that
+// somebody sets must not end the sessions of all members, nor keep them for ever.
 func newGroups(b *Broker) *groups {
-	g := &groups{b: b}
+	ahead := b.now() - b.steady()
+	g := &groups{b: b, now: func() int64 { return b.steady() + ahead }}
 	g.configure()
 	g.maxBatch.Store(int64(b.settings().TopicDefaults.MaxMessageBytes))
 	g.runtime = coordinator.New(coordinator.Options[*group.Shard]{
-		Topic: offsetsTopic, Now: b.now, Logger: b.log, Notes: b.lines, Soon: b.tickSoon,
+		Topic: offsetsTopic, Now: g.now, Logger: b.log, Notes: b.lines, Soon: b.tickSoon,
 		MaxBatchBytes: func(int32) int { return int(g.maxBatch.Load()) },
 		New: func(int32) *group.Shard {
 			return group.New(group.Options{Config: g.config.Load, Topics: func() group.ConsumerTopics { return topicsOf{b.meta.Image()} }, NewID: newUUID,
@@ -57,6 +62,13 @@ func (g *groups) configure() {
 		AssignmentIntervalMs: c.GroupConsumerAssignmentIntervalMs, MaxSize: c.GroupConsumerMaxSize,
 		Assignors: c.GroupConsumerAssignors, RegexRefreshMs: c.GroupConsumerRegexRefreshMs,
 	})
+}
+
+// tick does what is due, and returns after how long to call it again, at the latest.
+func (g *groups) tick() time.Duration {
+	now := g.now()
+	wait := g.runtime.Tick(now) - now // may be as far as the end of time
+	return time.Duration(min(wait, tickIntervalIdle.Milliseconds())) * time.Millisecond
 }
 
 // topicsOf shows an image to the groups.

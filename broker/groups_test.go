@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -177,6 +178,38 @@ func TestGroupLife(t *testing.T) {
 	if got := admin.committed("g", "t", 0); got != -1 {
 		t.Fatalf("committed is %d", got)
 	}
+}
+
+// Somebody sets the clock forward by a day, then back by two: sessions neither end nor last for ever. And while nothing waits, the broker sleeps.
+func TestGroupsWhenTheClockJumps(t *testing.T) {
+	const day = 24 * 3600 * 1000
+	var wall, steady atomic.Int64
+	wall.Store(nowMs())
+	n, err := tryStartWith(t, Options{FS: vfs.NewMem(1), Now: wall.Load, Steady: steady.Load}, quickGroups...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := n.b.groups.tick(); got != tickIntervalIdle {
+		t.Errorf("without groups the next tick is after %v", got)
+	}
+	c := n.dial()
+	c.create("t", 1)
+	c.findGroup("g")
+	member, generation := c.joinAlone("g")
+	for _, jump := range []int64{day, -2 * day} {
+		wall.Add(jump)
+		steady.Add(20_000) // of a session of 30 s
+		if got := n.b.groups.tick(); got <= 0 || got > tickIntervalIdle {
+			t.Errorf("the next tick is after %v", got)
+		}
+		wantCode(t, do[*kmsg.HeartbeatResponse](c, heartbeatRequest("g", member, generation)).ErrorCode, protocol.None)
+	}
+	steady.Add(31_000)
+	n.b.groups.tick()
+	eventually(t, "the member to expire", func() bool {
+		return len(do[*kmsg.DescribeGroupsResponse](c, &kmsg.DescribeGroupsRequest{Version: 6, Groups: []string{"g"}}).Groups[0].Members) == 0
+	})
+	wantCode(t, do[*kmsg.HeartbeatResponse](c, heartbeatRequest("g", member, generation)).ErrorCode, protocol.UnknownMemberID)
 }
 
 // topicID is the id of a topic.

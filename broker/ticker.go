@@ -16,16 +16,7 @@ func (b *Broker) tick() {
 	for {
 		select {
 		case <-t.C:
-			next := tickIntervalIdle
-			b.meta.Tick(b.steady())
-			if b.repl.Tick(b.steady()) {
-				next = tickInterval
-			}
-			if due := time.Duration(b.groups.runtime.Tick(b.now())-b.now()) * time.Millisecond; due < next {
-				next = max(due, tickIntervalMin)
-			}
-			b.lines.Flush()
-			t.Reset(next)
+			t.Reset(b.runTimers())
 		case <-b.hurry:
 			t.Reset(tickInterval)
 		case <-b.ctx.Done():
@@ -33,6 +24,17 @@ func (b *Broker) tick() {
 			return
 		}
 	}
+}
+
+// runTimers does what is due, and returns after how long there is something to do again.
+func (b *Broker) runTimers() time.Duration {
+	next := tickIntervalIdle
+	b.meta.Tick(b.steady())
+	if b.repl.Tick(b.steady()) {
+		next = tickInterval
+	}
+	b.lines.Flush()
+	return min(next, max(b.groups.tick(), tickIntervalMin))
 }
 
 // tickSoon ends the idle pace of tick. It is called at most twice between two ticks, so that it cannot put one off for ever.
