@@ -39,6 +39,7 @@ const (
 	maxInFlight      = 16
 	DefaultMaxAnswer = 100 << 20 // bytes; Kafka's own limit for requests
 	DefaultTimeout   = 30 * time.Second
+	hearOutTime      = 100 * time.Millisecond
 	firstRead        = 64 << 10 // what is read of an answer at once before it is known to be there
 )
 
@@ -216,11 +217,23 @@ func (c *Conn) send(ctx context.Context, req kmsg.Request) (*exchange, error) {
 			err = c.late(ctx, req)
 		} else {
 			err = &LostError{Addr: c.addr, Err: err}
+			c.hearOut(ctx)
 		}
 		c.fail(err)
-		return nil, err
+		return nil, c.Err()
 	}
 	return x, nil
+}
+
+// hearOut lets the reader find out why a connection is of no use before a failed write says that it is: what the other side has sent says more.
+func (c *Conn) hearOut(ctx context.Context) {
+	t := time.NewTimer(hearOutTime)
+	defer t.Stop()
+	select {
+	case <-c.failed:
+	case <-ctx.Done():
+	case <-t.C:
+	}
 }
 
 func (c *Conn) enqueue(x *exchange) error {
