@@ -217,6 +217,9 @@ func (n *normaliser) walkSlice(path string, v reflect.Value, out *fields) {
 		for i := range v.Len() {
 			parts = append(parts, n.leaf(path, v.Index(i)))
 		}
+		if strings.HasSuffix(path, ".SubscribedTopics") { // a set: Kafka's order depends on the names
+			slices.Sort(parts)
+		}
 		out.add(path, "["+strings.Join(parts, " ")+"]")
 		return
 	}
