@@ -214,6 +214,7 @@ func (s *Segment) recoverTail(size int64, end End, promised int64, visit func(b 
 	if err != nil {
 		return res, false, err
 	}
+	f.NoReadAhead() // behind the tail is space allocated ahead: megabytes of zeros, which to read and to drop takes longer than all the rest
 	ix := indexer{maxTimestamp: end.MaxTimestamp, maxOffset: end.MaxOffset}
 	r := newBatches(f, size)
 	defer r.close()

@@ -280,7 +280,7 @@ func (f *Fault) Usage(name string) (u Usage, err error) {
 	return u, err
 }
 
-// faultFile is an open file of a Fault. What it does not override goes to the wrapped file: Name, Size, Fd, Prefetch.
+// faultFile is an open file of a Fault. What it does not override goes to the wrapped file: Name, Size, Fd, Prefetch, NoReadAhead.
 type faultFile struct {
 	File
 	f    *Fault

@@ -221,6 +221,7 @@ func (f *memFile) Map(n int64) (Region, error) {
 func (f *memFile) Fd() (uintptr, bool)      { return 0, false }
 func (f *memFile) Cached(off, n int64) bool { return true }
 func (f *memFile) Prefetch(off, n int64)    {}
+func (f *memFile) NoReadAhead()             {}
 
 func (f *memFile) Close() error {
 	f.m.mu.Lock()

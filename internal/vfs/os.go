@@ -10,7 +10,7 @@ import (
 
 // OS is the file system of the operating system.
 //
-// Linux is what it is made for. Elsewhere: Allocate writes zeros, StartWriteback and Prefetch do nothing, Cached says yes, SyncFS is
+// Linux is what it is made for. Elsewhere: Allocate writes zeros, StartWriteback, Prefetch and NoReadAhead do nothing, Cached says yes, SyncFS is
 // unsupported.
 var OS FS = osFS{}
 

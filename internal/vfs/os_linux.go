@@ -98,6 +98,14 @@ func (o *osFile) Prefetch(off, n int64) {
 	_ = unix.Fadvise(int(o.fd), off, n, unix.FADV_WILLNEED) // a hint
 }
 
+func (o *osFile) NoReadAhead() {
+	if o.enter("fadvise") != nil {
+		return
+	}
+	defer o.exit()
+	_ = unix.Fadvise(int(o.fd), 0, 0, unix.FADV_RANDOM) // a hint
+}
+
 // iovMax is the most buffers one pwritev takes (IOV_MAX).
 const iovMax = 1024
 

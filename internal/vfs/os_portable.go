@@ -21,3 +21,5 @@ func (o *osFile) StartWriteback(off, n int64) error { return nil }
 func (o *osFile) Cached(off, n int64) bool { return true }
 
 func (o *osFile) Prefetch(off, n int64) {}
+
+func (o *osFile) NoReadAhead() {}

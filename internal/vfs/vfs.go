@@ -90,6 +90,8 @@ type File interface {
 	Cached(off, n int64) bool
 	// Prefetch asks the kernel to read [off, off+n) into the page cache.
 	Prefetch(off, n int64)
+	// NoReadAhead tells the kernel that reads of this open file are not followed by others: it then reads only what it is asked for.
+	NoReadAhead()
 	// Close closes the file. Regions stay valid.
 	Close() error
 }
