@@ -2,8 +2,8 @@ package engine
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -35,12 +35,10 @@ func ReadSideFile(fsys vfs.FS, path string) (SideFile, error) {
 		return SideFile{}, err
 	}
 	if data == nil {
-		return SideFile{}, fmt.Errorf("%s: %w", path, errMissing)
+		return SideFile{}, &fs.PathError{Op: "open", Path: path, Err: fs.ErrNotExist}
 	}
 	return read(path, data)
 }
-
-var errMissing = errors.New("no such file")
 
 func sideFileReader(base string) func(path string, data []byte) (SideFile, error) {
 	switch base {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"strconv"
 	"strings"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/leatmq/leat/engine"
 	"github.com/leatmq/leat/index"
 	"github.com/leatmq/leat/internal/vfs"
+	"github.com/leatmq/leat/metadata"
 	"github.com/leatmq/leat/record"
 	"github.com/leatmq/leat/segment"
 )
@@ -41,7 +43,8 @@ func newLogDump() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dump FILE...",
 		Short: "Print the batches of data files and the entries of index, snapshot and checkpoint files",
-		Long: "Print the batches of data files (.log) and the entries of .index, .timeindex, .txnindex, .snapshot and checkpoint files.\n" +
+		Long: "Print the batches of data files (.log) and of the metadata's snapshots (.checkpoint), and the entries of .index, .timeindex, .txnindex,\n" +
+			".snapshot and checkpoint files.\n" +
 			"Exit code 1 when something in them is damaged; the damage is printed where it is.",
 		Example: "  leat log dump data/orders-0/00000000000000000000.log --records",
 		Args:    usageArgs(cobra.MinimumNArgs(1)),
@@ -76,6 +79,9 @@ func (d *dumper) dump(name string) error {
 	if engine.IsSideFile(name) {
 		return d.sideFile(name)
 	}
+	if metadata.IsSnapshotFile(name) {
+		return d.metadataSnapshot(name)
+	}
 	_, suffix, ok := segment.ParseFileName(name)
 	suffix = strings.TrimSuffix(suffix, segment.DeletedSuffix)
 	if !ok {
@@ -102,6 +108,9 @@ func (d *dumper) dump(name string) error {
 
 func (d *dumper) sideFile(name string) error {
 	f, err := engine.ReadSideFile(vfs.OS, name)
+	if unreadable(err) {
+		return err
+	}
 	if err != nil {
 		d.damaged = true
 		return d.print(name, pair{"damage", err.Error()})
@@ -110,6 +119,24 @@ func (d *dumper) sideFile(name string) error {
 		if err := d.print(name, pair{"kind", f.Kind}, pair{"entry", line}); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// unreadable tells a file that could not be read from one that was read and is damaged.
+func unreadable(err error) bool {
+	_, ok := errors.AsType[*fs.PathError](err)
+	return ok
+}
+
+// metadataSnapshot prints the batches of a snapshot of the metadata, and what is wrong with it as a whole.
+func (d *dumper) metadataSnapshot(name string) error {
+	if err := d.log(name); err != nil {
+		return err
+	}
+	if err := metadata.VerifySnapshotFile(vfs.OS, name); err != nil {
+		d.damaged = true
+		return d.print(name, pair{"damage", err.Error()})
 	}
 	return nil
 }

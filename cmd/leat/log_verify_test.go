@@ -10,10 +10,10 @@ import (
 	"testing"
 )
 
-// servedDir is the data directory of a broker that had three records and was stopped: cleanly, or with kill -9.
+// servedDir is the data directory of a broker that had three records, took snapshots of its metadata, and was stopped: cleanly, or with kill -9.
 func servedDir(t *testing.T, stop os.Signal) string {
 	dir := t.TempDir()
-	p := serveProcess(t, dir, "--listen", "127.0.0.1:0")
+	p := serveProcess(t, dir, "--listen", "127.0.0.1:0", "--set", "metadata.log.max.record.bytes.between.snapshots=1")
 	c := p.dial()
 	c.touch("verified")
 	for i := range 3 {
