@@ -176,6 +176,7 @@ type rig struct {
 	soon  atomic.Int64
 	logs  *logBuffer
 	last  atomic.Pointer[sum]
+	most  atomic.Int64 // bytes of a batch
 }
 
 type logBuffer struct {
@@ -193,7 +194,8 @@ func (l *logBuffer) String() string { l.mu.Lock(); defer l.mu.Unlock(); return l
 func newRig(t *testing.T) *rig {
 	r := &rig{t: t, logs: new(logBuffer)}
 	r.clock.Store(1000)
-	r.rt = New(Options[*sum]{Topic: "__test", Now: r.clock.Load, MaxBatchBytes: func(int32) int { return 1000 }, Soon: func() { r.soon.Add(1) },
+	r.most.Store(1000)
+	r.rt = New(Options[*sum]{Topic: "__test", Now: r.clock.Load, MaxBatchBytes: func(int32) int { return int(r.most.Load()) }, Soon: func() { r.soon.Add(1) },
 		New:    func(int32) *sum { m := new(sum); r.last.Store(m); return m },
 		Logger: slog.New(slog.NewTextHandler(r.logs, nil))})
 	t.Cleanup(r.rt.Close)
@@ -326,6 +328,36 @@ func TestLargeWrites(t *testing.T) {
 		t.Fatalf("%d records in %v", log.end, log.batches)
 	}
 	r.want(r.add(1).wait(t), int64(1))
+}
+
+// The limit of batches may be lowered while writes wait that fitted before: they go to the log whole, which refuses them or not.
+func TestLowerBatchLimit(t *testing.T) {
+	r, log := newRig(t), newMemLog(false)
+	r.start(log)
+	first := r.add(1)
+	end := <-log.appends
+	write := func(split bool) *ticket {
+		return r.do(func(_ *sum, _ int64, to machine.Ticket, out *machine.Out) {
+			out.Writes = append(out.Writes, machine.Write{Records: []machine.Record{number(1), number(1)}, Split: split,
+				Then: func(_ int64, err error, out *machine.Out) { out.Answer(to, err) }})
+		})
+	}
+	together, split := write(false), write(true)
+	r.do(func(_ *sum, _ int64, to machine.Ticket, out *machine.Out) { out.Answer(to, nil) }).wait(t)
+	r.most.Store(10) // less than any record
+	end(nil)
+	r.want(first.wait(t), int64(1))
+	refused := errors.New("larger than max.message.bytes")
+	(<-log.appends)(refused)
+	r.want(together.wait(t), refused)
+	r.want(split.wait(t), refused)
+	if fmt.Sprint(log.batches) != "[1 2]" {
+		t.Fatalf("appends of %v records", log.batches)
+	}
+	r.most.Store(1000)
+	second := r.add(1)
+	(<-log.appends)(nil)
+	r.want(second.wait(t), int64(2)) // of what is committed the machine counts what add brought
 }
 
 // A record that cannot be understood fails the partition, with its offset in the log; the others go on. Nothing is guessed.

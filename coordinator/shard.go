@@ -296,7 +296,8 @@ func (s *shard[M]) append() {
 	s.log.Append(s.buf, func(err error) { s.event(func() { s.appended(err) }) })
 }
 
-// fill moves writes from the queue into the next batch.
+// fill moves writes from the queue into the next batch: as many as fit, and one in any case. It fitted when it was said; if the limit has been lowered
+// since, the log refuses the batch.
 func (s *shard[M]) fill(most int) {
 	if s.batch == nil {
 		s.batch = record.NewBuilder(record.Options{})
@@ -310,7 +311,7 @@ func (s *shard[M]) fill(most int) {
 		}
 		for w.next < len(w.Records) {
 			r := &w.Records[w.next]
-			if size+sizeOf(r) > most {
+			if w.Split && size > record.HeaderSize && size+sizeOf(r) > most {
 				break
 			}
 			size += sizeOf(r)
