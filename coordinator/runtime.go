@@ -12,7 +12,7 @@
 //	loading  the log is replayed: ErrLoading
 //	active   inputs reach the machine
 //	failed   the log cannot be understood, or the machine has a bug: ErrFailed, until the partition is led anew. Nothing is guessed: a
-//	         group is never said not to exist because its record could not be read. A bug makes the shard load again
+//	         group is never said not to exist because its record could not be read. A bug that shows later makes the shard load again
 //	stopped  this broker does not lead the partition any more: ErrNotCoordinator
 //
 // # Who does what

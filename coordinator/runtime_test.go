@@ -105,6 +105,7 @@ type sum struct {
 	ticks            int
 	unloaded         bool
 	parked           []machine.Ticket
+	cursed           bool
 }
 
 func (m *sum) Replay(_ int64, r machine.Record) error {
@@ -114,7 +115,12 @@ func (m *sum) Replay(_ int64, r machine.Record) error {
 	m.committed += int64(binary.BigEndian.Uint64(r.Value))
 	return nil
 }
-func (m *sum) Loaded(int64, *machine.Out) { m.ahead = m.committed }
+func (m *sum) Loaded(int64, *machine.Out) {
+	if m.cursed {
+		panic("a bug in Loaded")
+	}
+	m.ahead = m.committed
+}
 func (m *sum) Next() int64 {
 	if m.next == 0 {
 		return machine.Never
@@ -177,6 +183,8 @@ type rig struct {
 	logs  *logBuffer
 	last  atomic.Pointer[sum]
 	most  atomic.Int64 // bytes of a batch
+
+	cursed atomic.Bool // machines panic when they are loaded
 }
 
 type logBuffer struct {
@@ -196,7 +204,7 @@ func newRig(t *testing.T) *rig {
 	r.clock.Store(1000)
 	r.most.Store(1000)
 	r.rt = New(Options[*sum]{Topic: "__test", Now: r.clock.Load, MaxBatchBytes: func(int32) int { return int(r.most.Load()) }, Soon: func() { r.soon.Add(1) },
-		New:    func(int32) *sum { m := new(sum); r.last.Store(m); return m },
+		New:    func(int32) *sum { m := &sum{cursed: r.cursed.Load()}; r.last.Store(m); return m },
 		Logger: slog.New(slog.NewTextHandler(r.logs, nil))})
 	t.Cleanup(r.rt.Close)
 	return r
@@ -225,6 +233,11 @@ func (r *rig) do(fn func(m *sum, now int64, to machine.Ticket, out *machine.Out)
 			}
 		}
 	}
+}
+
+// once is one try of do; the ticket gets the reason when it is refused.
+func (r *rig) once(t *ticket, fn func(m *sum, out *machine.Out)) {
+	r.rt.Do(0, Input[*sum]{Run: func(m *sum, _ int64, out *machine.Out) { fn(m, out) }, Refuse: func(err error) { t.Answer(err) }})
 }
 
 func (r *rig) add(n int64) *ticket {
@@ -481,6 +494,43 @@ func TestPanic(t *testing.T) {
 	if !strings.Contains(r.logs.String(), "a bug") {
 		t.Fatalf("log: %s", r.logs)
 	}
+}
+
+// Nothing that a machine with a bug says after it gets into the log, though other inputs of the same turn come behind.
+func TestNothingAfterPanic(t *testing.T) {
+	r, log := newRig(t), newMemLog(true)
+	r.start(log)
+	r.want(r.add(3).wait(t), int64(3))
+	before, after := newTicket(), newTicket()
+	held, release := make(chan bool), make(chan bool)
+	r.do(func(*sum, int64, machine.Ticket, *machine.Out) { close(held); <-release })
+	<-held // what comes now is one turn
+	r.once(before, func(m *sum, out *machine.Out) { m.add(10, before, out) })
+	r.once(newTicket(), func(m *sum, _ *machine.Out) { m.committed = 77; panic("a bug") })
+	r.once(after, func(m *sum, out *machine.Out) { m.add(100, after, out) })
+	close(release)
+	r.want(after.wait(t), ErrFailed)
+	r.want(before.wait(t), machine.ErrUnloaded)
+	var got any
+	eventually(t, func() bool { got = r.add(1).wait(t); _, ok := got.(int64); return ok })
+	r.want(got, int64(4))
+}
+
+// A machine that panics over what was loaded would do so after every load: it is not loaded again and again.
+func TestPanicWhenLoaded(t *testing.T) {
+	r, log := newRig(t), newMemLog(true)
+	r.cursed.Store(true)
+	r.start(log)
+	r.want(r.add(1).wait(t), ErrFailed)
+	first := r.last.Load()
+	r.rt.Tick(2000)
+	r.want(r.add(1).wait(t), ErrFailed)
+	if r.last.Load() != first {
+		t.Fatal("it was loaded again")
+	}
+	r.cursed.Store(false)
+	r.start(log) // led anew
+	r.want(r.add(1).wait(t), int64(1))
 }
 
 // Many clients, appends that end at any time, some failing, and take-overs: what was answered is in the log and nothing else is

@@ -41,6 +41,8 @@ type shard[M machine.Machine] struct {
 
 	m      M
 	active bool // m may be called
+	served bool // m has said what it has to say about what was loaded
+	broken bool // m has panicked: nothing but Unload and what was to be continued reaches it
 	ended  bool // unloaded
 	out    machine.Out
 	queue  []*write // said, and not yet in an append
@@ -111,23 +113,27 @@ func (s *shard[M]) scheduleLocked() {
 	}
 }
 
-// begin hands the loaded machine over. The loader's goroutine.
+// begin hands the loaded machine over. The loader's goroutine. Inputs are let in behind the event, and none is refused once Loaded is called: what a machine
+// has not seen by then it is told.
 func (s *shard[M]) begin(m M) {
-	s.event(func() {
-		if s.ended {
-			return
-		}
-		s.m, s.active = m, true
-		s.guard(func() {
-			s.m.Loaded(s.rt.o.Now(), &s.out)
-			s.deliver()
-		})
-	})
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.mu.state == loading {
-		s.mu.state = active
+	if s.mu.state != loading {
+		return
 	}
+	s.mu.state = active
+	s.mu.events = append(s.mu.events, func() { s.loaded(m) })
+	s.scheduleLocked()
+}
+
+// loaded tells the machine that everything was replayed. One that panics here would do so again after every load: it is not served.
+func (s *shard[M]) loaded(m M) {
+	s.m, s.active = m, true
+	s.guard(func() {
+		s.m.Loaded(s.rt.o.Now(), &s.out)
+		s.deliver()
+		s.served = true
+	})
 }
 
 // fail ends the service of a partition that cannot be loaded.
@@ -137,11 +143,7 @@ func (s *shard[M]) fail(err error) {
 	}
 	s.rt.o.Logger.Error("a partition of the coordinator cannot be loaded: what it holds is not served until it is repaired",
 		"topic", s.rt.o.Topic, "partition", s.p, "error", err)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.mu.state == loading {
-		s.mu.state = failed
-	}
+	s.giveUp(loading)
 }
 
 // stop ends the shard. Any goroutine, once.
@@ -174,14 +176,14 @@ func (s *shard[M]) turn() {
 		s.input(&inbox[i])
 	}
 	s.guard(func() {
-		if now := s.rt.o.Now(); s.active && s.m.Next() <= now {
+		if now := s.rt.o.Now(); s.serves() && s.m.Next() <= now {
 			s.m.Tick(now, &s.out)
 			s.deliver()
 		}
 	})
 	s.append()
 	next := int64(machine.Never)
-	if s.active {
+	if s.serves() {
 		next = s.m.Next()
 	}
 	s.deadline.Store(next)
@@ -197,7 +199,11 @@ func (s *shard[M]) turn() {
 }
 
 func (s *shard[M]) input(in *Input[M]) {
-	if !s.active {
+	switch {
+	case s.broken:
+		in.Refuse(ErrFailed)
+		return
+	case !s.active:
 		in.Refuse(ErrNotCoordinator)
 		return
 	}
@@ -207,18 +213,36 @@ func (s *shard[M]) input(in *Input[M]) {
 	})
 }
 
-// guard ends a shard whose machine panics, and loads it again: what is in the log is what was promised.
+// serves says whether the machine takes inputs.
+func (s *shard[M]) serves() bool { return s.active && !s.broken }
+
+// guard ends a shard whose machine panics: nothing more that it says goes into the log. It is loaded again, for what is in the log is what was promised;
+// but not if it panicked over what was loaded.
 func (s *shard[M]) guard(call func()) {
 	defer func() {
 		p := recover()
 		if p == nil {
 			return
 		}
-		s.rt.o.Logger.Error("BUG: a coordinator panicked; its partition is loaded again", "topic", s.rt.o.Topic, "partition", s.p, "panic", p, "stack", string(debug.Stack()))
+		s.rt.o.Logger.Error("BUG: a coordinator panicked; its partition is loaded again, unless it did so at once", "topic", s.rt.o.Topic, "partition", s.p, "panic", p, "stack", string(debug.Stack()))
 		s.out.Reset()
-		s.rt.restart(s)
+		s.broken = true
+		if s.served {
+			s.rt.restart(s)
+		} else {
+			s.giveUp(active)
+		}
 	}()
 	call()
+}
+
+// giveUp ends the service of a partition that is in the state from.
+func (s *shard[M]) giveUp(from state) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mu.state == from {
+		s.mu.state = failed
+	}
 }
 
 // deliver does what the machine said: writes are queued, answers given, notes logged.
@@ -282,7 +306,7 @@ func sizeOf(r *machine.Record) int { return record.MaxRecordOverhead + len(r.Key
 
 // append sends what is queued, as much as one batch holds, if nothing is under way.
 func (s *shard[M]) append() {
-	if s.flying || len(s.queue) == 0 || !s.active {
+	if s.flying || len(s.queue) == 0 || !s.serves() {
 		return
 	}
 	s.flying = true
