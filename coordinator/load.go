@@ -20,16 +20,17 @@ type damage struct {
 func (d *damage) Error() string { return fmt.Sprintf("the record at offset %d: %v", d.offset, d.err) }
 func (d *damage) Unwrap() error { return d.err }
 
-// load replays the log and hands the machine over, when all that the shard before has sent is in the log or has failed. A
+// load replays the log and hands the machine over, when all that the shards before have sent is in the log or has failed. A
 // goroutine of its own.
-func (s *shard[M]) load(before *shard[M]) {
-	if before != nil {
+func (s *shard[M]) load() {
+	for b := s.before.Load(); b != nil; b = b.before.Load() {
 		select {
-		case <-before.quiet:
+		case <-b.quiet:
 		case <-s.quit:
 			return
 		}
 	}
+	s.before.Store(nil)
 	select {
 	case s.rt.slots <- struct{}{}:
 	case <-s.quit:

@@ -87,6 +87,7 @@ type Runtime[M machine.Machine] struct {
 	mu     struct {
 		sync.Mutex
 		closed bool
+		latest map[int32]*shard[M] // of each partition that was ever run, stopped ones too: the next loads behind it
 	}
 }
 
@@ -106,6 +107,7 @@ func New[M machine.Machine](o Options[M]) *Runtime[M] {
 	}
 	r := &Runtime[M]{o: o, pool: newPool(o.Workers), slots: make(chan struct{}, o.Loaders)}
 	r.shards.Store(&map[int32]*shard[M]{})
+	r.mu.latest = map[int32]*shard[M]{}
 	return r
 }
 
@@ -122,11 +124,12 @@ func (r *Runtime[M]) startLocked(p int32, epoch int32, open func() Log) {
 	}
 	s := &shard[M]{rt: r, p: p, epoch: epoch, open: open, log: open(), quit: make(chan struct{}), quiet: make(chan struct{})}
 	s.deadline.Store(machine.Never)
-	old := r.swapLocked(p, s)
-	if old != nil {
+	s.before.Store(r.mu.latest[p])
+	r.mu.latest[p] = s
+	if old := r.swapLocked(p, s); old != nil {
 		old.stop()
 	}
-	r.loads.Go(func() { s.load(old) })
+	r.loads.Go(s.load)
 }
 
 // restart runs a partition anew after a bug, unless it has moved on.

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/leatmq/leat/coordinator/machine"
@@ -30,6 +31,7 @@ type memLog struct {
 	auto      bool
 	fail      error
 	batches   []int32 // records of each append
+	loads     int     // begun
 }
 
 func newMemLog(auto bool) *memLog { return &memLog{appends: make(chan func(error), 100), auto: auto} }
@@ -37,6 +39,7 @@ func newMemLog(auto bool) *memLog { return &memLog{appends: make(chan func(error
 func (l *memLog) Bounds() (int64, int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.loads++
 	return 0, l.end
 }
 
@@ -451,6 +454,29 @@ func TestStopAndTakeOver(t *testing.T) {
 	r.want(next.wait(t), int64(8))
 	r.rt.Stop(0)
 	r.want(r.add(1).wait(t), ErrNotCoordinator)
+}
+
+// The write under way is waited for, too, when the leadership was lost for a while, and when the shards in between never got to load.
+func TestTakeOverAfterStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, log := newRig(t), newMemLog(false)
+		r.start(log)
+		w := r.add(7)
+		end := <-log.appends
+		r.rt.Stop(0)
+		r.want(w.wait(t), machine.ErrUnloaded)
+		for range 3 {
+			r.start(log)
+		}
+		synctest.Wait()
+		if log.loads != 1 {
+			t.Fatal("it loads while a write is under way")
+		}
+		end(nil)
+		next := r.add(1)
+		(<-log.appends)(nil)
+		r.want(next.wait(t), int64(8))
+	})
 }
 
 // The end of the leadership that shows as a failed append is told as such.

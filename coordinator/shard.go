@@ -26,7 +26,9 @@ type shard[M machine.Machine] struct {
 
 	deadline atomic.Int64  // the machine's Next
 	quit     chan struct{} // closed when the shard is stopped: ends a load
-	quiet    chan struct{} // closed when it is stopped and nothing of it is on its way into the log: the next one may load
+	quiet    chan struct{} // closed when it is stopped and nothing of it is on its way into the log
+
+	before atomic.Pointer[shard[M]] // the one that ran the partition before; nil when that and all before it are known to be quiet
 
 	mu struct {
 		sync.Mutex
@@ -423,4 +425,6 @@ func (s *shard[M]) unload() {
 	})
 	s.active = false
 	s.queue = nil
+	var none M
+	s.m = none // the shard is remembered until the next one begins
 }
