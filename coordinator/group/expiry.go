@@ -70,11 +70,15 @@ func (s *Shard) expiresAt(g *group, tp topicPartition) (ms int64, ok bool) {
 
 // announce says a day ahead that a group will lose offsets: after that its consumers would begin somewhere else (G13).
 func (s *Shard) announce(nowMs int64, g *group, earliest int64, out *machine.Out) {
-	if g.announced || earliest-nowMs > noticeMs || s.config().OffsetsRetentionMs <= noticeMs {
+	if earliest-nowMs > noticeMs {
+		g.announced = false // what was announced did not happen: the group was used again
+		return
+	}
+	if g.announced || s.config().OffsetsRetentionMs <= noticeMs {
 		return
 	}
 	g.announced = true
-	out.Warn("the committed offsets of an idle group expire soon (offsets.retention.minutes): a commit, or a member that joins, keeps them",
+	out.Warn("the committed offsets of an idle group expire soon (offsets.retention.minutes), unless one of its consumers comes back",
 		"group", g.id, "at", time.UnixMilli(earliest).UTC().Format(time.RFC3339))
 }
 

@@ -147,9 +147,6 @@ func (s *Shard) Commit(nowMs int64, req *kmsg.OffsetCommitRequest, to machine.Ti
 			}
 			g.settle(o.topic, t)
 		}
-		if err == nil {
-			g.announced = false
-		}
 		s.dropStale(g, stale, out)
 		s.dropIfBare(g)
 		out.Answer(to, answer(commitCode(err)))
