@@ -47,10 +47,10 @@ type consumerGroup struct {
 	regexes map[string]*resolved
 
 	// What follows from that.
-	static     map[string]string // member id by group.instance.id
-	topicUsers map[string]int    // members that name a topic
-	regexUsers map[string]int    // members that subscribe with an expression
-	owners     map[ownedPartition]owner
+	static     map[string]string         // member id by group.instance.id
+	topicUsers map[string]int            // members that name a topic
+	regexUsers map[string]int            // members that subscribe with an expression
+	owners     map[ownedPartition]string // member that has a partition now, or must still give it up
 
 	seenTopics int64 // the version of the topics that current.hash was made of; -1: none
 	seenNames  int64 // likewise, of what the expressions match
@@ -78,7 +78,7 @@ const firstEpoch = 1
 
 func newConsumerGroup(s *Shard, g *group) *consumerGroup {
 	return &consumerGroup{group: g, shard: s, targets: map[string]assign.Assignment{}, members: map[string]*consumerMember{}, regexes: map[string]*resolved{},
-		static: map[string]string{}, topicUsers: map[string]int{}, regexUsers: map[string]int{}, owners: map[ownedPartition]owner{},
+		static: map[string]string{}, topicUsers: map[string]int{}, regexUsers: map[string]int{}, owners: map[ownedPartition]string{},
 		seenTopics: -1, seenNames: -1, sinceMs: -1, doubt: map[changeKey]bool{}}
 }
 
@@ -206,7 +206,7 @@ func (g *consumerGroup) tombstones() (all []machine.Record) {
 	key := func(kind changeKind, name string) {
 		all = append(all, machine.Record{Key: changeKey{kind, name}.key(g.id)})
 	}
-	for k := range g.doubt {
+	for _, k := range g.doubtful() {
 		key(k.kind, k.name)
 	}
 	for _, id := range slices.Sorted(maps.Keys(g.members)) {
@@ -257,7 +257,7 @@ func (g *consumerGroup) finish(c *changes, to machine.Ticket, out *machine.Out, 
 	if to != nil {
 		w.waiting = append(w.waiting, consumerAnswer{to, body})
 	}
-	healed := slices.Collect(maps.Keys(g.doubt))
+	healed := g.doubtful()
 	clear(g.doubt)
 	g.underWay = append(g.underWay, w)
 	g.writing++
@@ -265,12 +265,17 @@ func (g *consumerGroup) finish(c *changes, to machine.Ticket, out *machine.Out, 
 	out.Write(records, func(nowMs int64, err error, out *machine.Out) { g.written(nowMs, w, c, healed, err, out) })
 }
 
+// doubtful are the keys that are in doubt, in order.
+func (g *consumerGroup) doubtful() []changeKey {
+	return slices.SortedFunc(maps.Keys(g.doubt), compareKeys)
+}
+
 // healing are the records of what is in doubt.
 func (g *consumerGroup) healing(c *changes) (records []machine.Record) {
 	if len(g.doubt) == 0 {
 		return nil
 	}
-	for _, k := range slices.SortedFunc(maps.Keys(g.doubt), compareKeys) {
+	for _, k := range g.doubtful() {
 		if !slices.Contains(c.touched, k) {
 			now := g.state(k)
 			records = append(records, now.record(g.id))

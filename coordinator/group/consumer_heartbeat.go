@@ -235,9 +235,7 @@ func (c *current) covers(topics []kmsg.ConsumerGroupHeartbeatRequestTopic) bool 
 func (g *consumerGroup) replace(nowMs int64, c *changes, old *consumerMember, id string) {
 	sub, cur, target := old.sub, *old.cur, g.targets[old.id]
 	g.history.add(Event{nowMs, Replaced, id, old.client(), "instance " + clip(*sub.instance)})
-	c.do(change{changeKey: changeKey{currentChange, old.id}})
-	c.do(change{changeKey: changeKey{targetChange, old.id}})
-	c.do(change{changeKey: changeKey{subscriptionChange, old.id}})
+	g.removeMember(c, old.id)
 	c.do(change{changeKey: changeKey{subscriptionChange, id}, sub: sub})
 	if target != nil {
 		c.do(change{changeKey: changeKey{targetChange, id}, target: target})
@@ -297,7 +295,7 @@ func (g *consumerGroup) reconcile(nowMs int64, c *changes, m *consumerMember, re
 		}
 		return wanted[id]
 	}
-	r.owner = func(p ownedPartition) string { return g.owners[p].member }
+	r.owner = func(p ownedPartition) string { return g.owners[p] }
 	next := r.next()
 	if next == m.cur {
 		return

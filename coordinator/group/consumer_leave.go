@@ -29,7 +29,7 @@ func (g *consumerGroup) leave(nowMs int64, req *kmsg.ConsumerGroupHeartbeatReque
 		c.do(change{changeKey: changeKey{currentChange, m.id}, cur: &cur})
 	} else {
 		g.history.add(Event{nowMs, Left, m.id, m.client(), ""})
-		g.drop(nowMs, c, m)
+		g.drop(c, m)
 		g.shrunk(nowMs, c, "left: "+clip(m.id))
 	}
 	resp := kmsg.NewPtrConsumerGroupHeartbeatResponse()
@@ -44,12 +44,17 @@ func (g *consumerGroup) leave(nowMs int64, req *kmsg.ConsumerGroupHeartbeatReque
 }
 
 // drop takes a member out. What it had is free at once: it is gone, or it will be fenced when it comes again.
-func (g *consumerGroup) drop(nowMs int64, c *changes, m *consumerMember) {
+func (g *consumerGroup) drop(c *changes, m *consumerMember) {
 	regex := m.sub.regex
-	c.do(change{changeKey: changeKey{currentChange, m.id}})
-	c.do(change{changeKey: changeKey{targetChange, m.id}})
-	c.do(change{changeKey: changeKey{subscriptionChange, m.id}})
+	g.removeMember(c, m.id)
 	g.dropRegex(c, regex)
+}
+
+// removeMember takes away all that is recorded of a member.
+func (g *consumerGroup) removeMember(c *changes, id string) {
+	c.do(change{changeKey: changeKey{currentChange, id}})
+	c.do(change{changeKey: changeKey{targetChange, id}})
+	c.do(change{changeKey: changeKey{subscriptionChange, id}})
 }
 
 // shrunk makes the epoch of a group that has fewer members. One without any has its target: nothing; the next member need not wait.
@@ -69,7 +74,7 @@ func (g *consumerGroup) expel(nowMs int64, m *consumerMember, what What, why str
 	out.Info("a member of a consumer group is fenced", "group", g.id, "member", m.id, "why", why)
 	g.history.add(Event{nowMs, what, m.id, m.client(), why})
 	c := &changes{g: g}
-	g.drop(nowMs, c, m)
+	g.drop(c, m)
 	g.shrunk(nowMs, c, what.String()+": "+clip(m.id))
 	g.finish(c, nil, out, nil)
 }
@@ -116,6 +121,6 @@ func (g *consumerGroup) classicLeave(nowMs int64, q *kmsg.LeaveGroupRequestMembe
 		reason = *q.Reason
 	}
 	g.history.add(Event{nowMs, Left, m.id, m.client(), reason})
-	g.drop(nowMs, c, m)
+	g.drop(c, m)
 	return protocol.None
 }

@@ -165,9 +165,6 @@ type targetEpoch struct {
 	atMs  int64
 }
 
-// owner is who has a partition now, or must still give it up.
-type owner struct{ member string }
-
 type ownedPartition struct {
 	topic     assign.TopicID
 	partition int32
@@ -293,7 +290,7 @@ func (g *consumerGroup) own(m *consumerMember) {
 	for _, o := range []owned{m.cur.assigned, m.cur.revoking} {
 		for i := range o.Assignment {
 			for _, p := range o.Assignment[i].Partitions {
-				g.owners[ownedPartition{o.Assignment[i].Topic, p}] = owner{m.id}
+				g.owners[ownedPartition{o.Assignment[i].Topic, p}] = m.id
 			}
 		}
 	}
@@ -303,7 +300,7 @@ func (g *consumerGroup) disown(m *consumerMember) {
 	for _, o := range []owned{m.cur.assigned, m.cur.revoking} {
 		for i := range o.Assignment {
 			for _, p := range o.Assignment[i].Partitions {
-				if key := (ownedPartition{o.Assignment[i].Topic, p}); g.owners[key].member == m.id {
+				if key := (ownedPartition{o.Assignment[i].Topic, p}); g.owners[key] == m.id {
 					delete(g.owners, key)
 				}
 			}

@@ -32,7 +32,7 @@ type member struct {
 	session timer
 }
 
-// Static reports whether the member has a group.instance.id.
+// static says whether the member has a group.instance.id.
 func (m *member) static() bool { return m.instance != nil }
 
 // metadata is what the member said for a protocol; nil when it does not offer it.

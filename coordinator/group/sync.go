@@ -44,7 +44,7 @@ func (g *classic) sync(nowMs int64, req *kmsg.SyncGroupRequest, to machine.Ticke
 		m.sync = to
 		g.synced(m.id)
 		if m.id == g.leader {
-			g.storeAssignment(nowMs, req, out)
+			g.storeAssignment(req, out)
 		}
 	case Stable:
 		g.synced(m.id)
@@ -74,7 +74,7 @@ func (g *classic) assigned(m *member) *kmsg.SyncGroupResponse {
 }
 
 // storeAssignment makes the leader's assignment durable; then the group is stable. Members it forgot get an empty one.
-func (g *classic) storeAssignment(nowMs int64, req *kmsg.SyncGroupRequest, out *machine.Out) {
+func (g *classic) storeAssignment(req *kmsg.SyncGroupRequest, out *machine.Out) {
 	assignment := map[string][]byte{}
 	for i := range req.GroupAssignment {
 		a := &req.GroupAssignment[i]
