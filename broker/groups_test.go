@@ -348,6 +348,60 @@ func TestPipelinedCommitAndFetch(t *testing.T) {
 	}
 }
 
+// What a group is told is on stable storage (B-F): no answer comes before the flush, whatever the topic's defaults and acks.
+func TestGroupAnswersWaitForTheFlush(t *testing.T) {
+	n, disk := startFaulty(t, "log.write.caching=true", "group.consumer.assignment.interval.ms=0", "offsets.topic.num.partitions=1", "offsets.topic.segment.bytes=1048576")
+	other := n.dial()
+	other.create("t", 1)
+	other.findGroup("g")
+	id := n.topicID("t")
+	for _, req := range []kmsg.Request{commitRequest(9, "g", "t", [16]byte{}, 0, 5), commitRequest(10, "g2", "", id, 0, 5), beat("g3", "a", 0),
+		&kmsg.DeleteGroupsRequest{Version: 2, Groups: []string{"g"}}} {
+		part := n.b.repl.Partition(offsetsTopic, 0)
+		end := part.LogEnd()
+		release := holdSyncs(disk)
+		c := n.dial()
+		c.send(req)
+		eventually(t, "it is written", func() bool { return part.LogEnd() > end })
+		for range 3 { // turns of the coordinator behind the append
+			wantCode(t, do[*kmsg.ListGroupsResponse](other, &kmsg.ListGroupsRequest{Version: 5}).ErrorCode, protocol.None)
+		}
+		if hasInput(c) {
+			t.Errorf("%T was answered before the flush", req)
+		}
+		release()
+		eventually(t, "it is flushed", func() bool { return part.HighWatermark() == part.LogEnd() })
+		eventually(t, "it is answered", func() bool { return hasInput(c) })
+	}
+}
+
+// A power cut right behind the answers, in each way a disk may forget what was not synced: what was committed is committed.
+func TestCrashKeepsCommittedOffsets(t *testing.T) {
+	for _, mode := range vfs.CrashModes {
+		t.Run(mode.String(), func(t *testing.T) {
+			mem := vfs.NewMem(uint64(mode) + 3)
+			offset := int64(-1)
+			for round := range int64(6) {
+				n := startOn(t, mem, append([]string{"log.write.caching=true"}, quickGroups...)...)
+				c := n.dial()
+				if round == 0 {
+					c.create("t", 1, "write.caching=false")
+				}
+				c.findGroup("g")
+				if round > 0 {
+					if got := do[*kmsg.OffsetFetchResponse](c, offsetFetchRequest(9, "g", "t", [16]byte{}, 0)).Groups[0].Topics[0].Partitions[0].Offset; got != offset {
+						t.Fatalf("round %d: %d is committed, want %d", round, got, offset)
+					}
+				}
+				offset = round * 10
+				c.mustCommit("g", "t", 0, offset)
+				mem = mem.Crash(mode)
+				n.kill()
+			}
+		})
+	}
+}
+
 // A broker that stops answers the JoinGroups that wait.
 func TestStopAnswersJoins(t *testing.T) {
 	n := start(t, "offsets.topic.num.partitions=1", "group.initial.rebalance.delay.ms=600000", "offsets.topic.segment.bytes=1048576")
