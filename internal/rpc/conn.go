@@ -206,11 +206,7 @@ func (c *Conn) send(ctx context.Context, req kmsg.Request) (*exchange, error) {
 		return nil, err
 	}
 	frame := c.formatter.AppendRequest(nil, req, x.id)
-	stop := context.AfterFunc(ctx, func() { _ = c.net.SetWriteDeadline(time.Unix(1, 0)) })
-	_, err := c.net.Write(frame)
-	if !stop() && err == nil {
-		_ = c.net.SetWriteDeadline(time.Time{})
-	}
+	err := c.write(ctx, frame)
 	if err != nil {
 		// Part of it may be on its way: nothing can follow.
 		if ctx.Err() != nil {
@@ -223,6 +219,21 @@ func (c *Conn) send(ctx context.Context, req kmsg.Request) (*exchange, error) {
 		return nil, c.Err()
 	}
 	return x, nil
+}
+
+// write writes a frame, until the context ends. A deadline that came behind the last byte is taken back: the next request must not meet it.
+func (c *Conn) write(ctx context.Context, frame []byte) error {
+	passed := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		_ = c.net.SetWriteDeadline(time.Unix(1, 0))
+		close(passed)
+	})
+	_, err := c.net.Write(frame)
+	if !stop() {
+		<-passed
+		_ = c.net.SetWriteDeadline(time.Time{})
+	}
+	return err
 }
 
 // hearOut lets the reader find out why a connection is of no use before a failed write says that it is: what the other side has sent says more.

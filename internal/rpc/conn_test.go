@@ -385,6 +385,48 @@ func TestPeerThatDoesNotRead(t *testing.T) {
 	}
 }
 
+// lateConn ends the context of whoever writes while it writes, and is slow to take the deadline that follows.
+type lateConn struct {
+	net.Conn
+	cancel  context.CancelFunc
+	late    chan struct{} // closed when a deadline in the past is about to be set
+	cleared chan struct{} // closed when it is taken back
+	set     chan time.Time
+}
+
+func (c *lateConn) Write(b []byte) (int, error) {
+	c.cancel()
+	<-c.late
+	return len(b), nil
+}
+
+func (c *lateConn) SetWriteDeadline(at time.Time) error {
+	if at.IsZero() {
+		close(c.cleared)
+	} else {
+		close(c.late)
+		select { // whoever takes it back before it is set takes back nothing
+		case <-c.cleared:
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+	c.set <- at
+	return nil
+}
+
+// A context that ends while the last bytes of its request are written leaves no deadline behind for the next request.
+func TestGivenUpWhileWriting(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	late := &lateConn{cancel: cancel, late: make(chan struct{}), cleared: make(chan struct{}), set: make(chan time.Time, 2)}
+	c := &Conn{net: late}
+	if err := c.write(ctx, []byte("request")); err != nil {
+		t.Fatal(err)
+	}
+	if first, last := <-late.set, <-late.set; first.IsZero() || !last.IsZero() {
+		t.Errorf("the deadline is %v, then %v", first, last)
+	}
+}
+
 func TestErrors(t *testing.T) {
 	text := "it is said"
 	for _, tc := range []struct {
