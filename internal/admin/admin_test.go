@@ -484,3 +484,31 @@ func TestCommitOffsets(t *testing.T) {
 		t.Errorf("%v, %v", refused, err)
 	}
 }
+
+// An attempt without an answer is not told as the refusals of the one before: it may have set the offsets.
+func TestCommitOffsetsWithoutAnswer(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	asked, gone := 0, make(chan struct{})
+	b := newBroker(t, newestAPIs, func(req kmsg.Request) kmsg.Response {
+		if _, ok := req.(*kmsg.OffsetCommitRequest); !ok {
+			return nil
+		}
+		if asked++; asked == 2 {
+			cancel()
+			<-gone
+		}
+		resp := kmsg.NewPtrOffsetCommitResponse()
+		rt := kmsg.NewOffsetCommitResponseTopic()
+		rp := kmsg.NewOffsetCommitResponseTopicPartition()
+		rt.Topic, rp.ErrorCode = "t", int16(protocol.CoordinatorLoadInProgress)
+		rt.Partitions = append(rt.Partitions, rp)
+		resp.Topics = append(resp.Topics, rt)
+		return resp
+	})
+	refused, err := client(t, b.addr()).CommitOffsets(ctx, "g", map[Partition]int64{{"t", 0}: 1})
+	close(gone)
+	if !errors.Is(err, context.Canceled) || refused != nil {
+		t.Errorf("%v, %v", refused, err)
+	}
+}

@@ -7,8 +7,8 @@
 //	groups.go       list, describe, delete
 //	commits.go      committed offsets: read and set
 //
-// Everything that goes to several brokers, or is about several partitions, tells errors for each of them. What a broker says may succeed later (a coordinator that
-// loads, a leader that moved) is asked again until the context ends. A Client is used by one goroutine.
+// What is about several partitions tells errors for each of them, and asks once: a partition without a leader is something to show. What a broker says of a group may
+// succeed later (its coordinator loads, or moved) and is asked again until the context ends. A Client is used by one goroutine.
 package admin
 
 import (

@@ -3,17 +3,11 @@ package admin
 import (
 	"cmp"
 	"context"
-	"strings"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/leatmq/leat/internal/rpc"
 )
-
-// ComparePartitions orders partitions by topic, then number.
-func ComparePartitions(a, b Partition) int {
-	return cmp.Or(strings.Compare(a.Topic, b.Topic), cmp.Compare(a.Index, b.Index))
-}
 
 // Versions with topic names: later ones have ids.
 const (
@@ -66,10 +60,12 @@ func readCommitted(resp *kmsg.OffsetFetchResponse, group string) (map[Partition]
 	return all, err
 }
 
-// CommitOffsets sets committed offsets of a group that has no members. The errors are those of single partitions; there is no other after it began.
+// CommitOffsets sets committed offsets of a group that has no members. The errors of the map are those of single partitions, as the last answer has them; with one for
+// the whole but without a map no answer came, and they may be set all the same.
 func (c *Client) CommitOffsets(ctx context.Context, group string, offsets map[Partition]int64) (map[Partition]error, error) {
 	var refused map[Partition]error
 	err := c.atCoordinator(ctx, group, func(b Broker) error {
+		refused = nil // of an earlier attempt
 		resp, err := c.ask(ctx, b.Addr, offsetCommit(group, offsets), offsetCommitNamed)
 		if err != nil {
 			return err

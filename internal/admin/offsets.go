@@ -1,9 +1,11 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -21,6 +23,11 @@ type Partition struct {
 
 func (p Partition) String() string { return fmt.Sprintf("%s-%d", p.Topic, p.Index) }
 
+// ComparePartitions orders partitions by topic, then number.
+func ComparePartitions(a, b Partition) int {
+	return cmp.Or(strings.Compare(a.Topic, b.Topic), cmp.Compare(a.Index, b.Index))
+}
+
 // Timestamps with a meaning in Offsets.
 const (
 	Latest   = -1
@@ -33,7 +40,7 @@ type Offset struct {
 	Err    error
 }
 
-// Offsets tells, for each partition, its log end (Latest), its log start (Earliest), or the first record whose timestamp is not below a time in milliseconds.
+// Offsets asks once and tells, for each partition, its log end (Latest), its log start (Earliest), or the first record whose timestamp is not below a time in milliseconds.
 func (c *Client) Offsets(ctx context.Context, partitions []Partition, timestamp int64) (map[Partition]Offset, error) {
 	all := make(map[Partition]Offset, len(partitions))
 	leaders, err := c.leaders(ctx, partitions, func(p Partition, err error) { all[p] = Offset{-1, err} })
