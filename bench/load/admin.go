@@ -4,33 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/leatmq/leat/internal/admin"
 	"github.com/leatmq/leat/internal/rpc"
+	"github.com/leatmq/leat/protocol"
 )
-
-// Code is an error code of the protocol that came where none was expected.
-type Code int16
-
-// Error codes that mean something to the generator.
-const (
-	unknownTopic Code = 3
-	topicExists  Code = 36
-)
-
-func (c Code) Error() string { return "the broker answered with error code " + strconv.Itoa(int(c)) }
-
-func codeError(code int16) error {
-	if code == 0 {
-		return nil
-	}
-	return Code(code)
-}
 
 const (
 	callLimit  = 60 * time.Second
@@ -38,9 +20,11 @@ const (
 	maxAnswer  = 256 << 20
 )
 
+var connOptions = rpc.Options{ClientID: clientID, Timeout: callLimit, MaxAnswer: maxAnswer}
+
 // call sends one request, in its version, over a connection of its own and reads the answer.
 func call(ctx context.Context, addr string, req kmsg.Request) (kmsg.Response, error) {
-	conn, err := rpc.Dial(ctx, addr, rpc.Options{ClientID: clientID, Timeout: callLimit, MaxAnswer: maxAnswer})
+	conn, err := rpc.Dial(ctx, addr, connOptions)
 	if err != nil {
 		return nil, err
 	}
@@ -50,7 +34,7 @@ func call(ctx context.Context, addr string, req kmsg.Request) (kmsg.Response, er
 
 // CheckVersions returns an error when the broker lacks a version that the generator needs.
 func CheckVersions(ctx context.Context, addr string) error {
-	conn, err := rpc.Dial(ctx, addr, rpc.Options{ClientID: clientID, Timeout: callLimit})
+	conn, err := rpc.Dial(ctx, addr, connOptions)
 	if err != nil {
 		return err
 	}
@@ -86,15 +70,10 @@ func CreateTopic(ctx context.Context, addr, topic string, partitions int32, conf
 	if len(answers) != 1 {
 		return false, fmt.Errorf("%d answers to the creation of a topic", len(answers))
 	}
-	made := true
-	if code := Code(answers[0].ErrorCode); code == topicExists {
-		made = false
-	} else if code != 0 {
-		text := ""
-		if answers[0].ErrorMessage != nil {
-			text = ": " + *answers[0].ErrorMessage
-		}
-		return false, fmt.Errorf("topic %s cannot be created: %w%s", topic, code, text)
+	err = rpc.ErrorOf(answers[0].ErrorCode, answers[0].ErrorMessage, "topic "+topic+" cannot be created")
+	made := err == nil
+	if !made && rpc.Code(err) != protocol.TopicAlreadyExists {
+		return false, err
 	}
 	return made, awaitTopic(ctx, addr, topic)
 }
@@ -109,8 +88,9 @@ func DeleteTopic(ctx context.Context, addr, topic string) error {
 		return err
 	}
 	for _, t := range resp.(*kmsg.DeleteTopicsResponse).Topics {
-		if code := Code(t.ErrorCode); code != 0 && code != unknownTopic {
-			return fmt.Errorf("topic %s cannot be deleted: %w", topic, code)
+		err := rpc.ErrorOf(t.ErrorCode, t.ErrorMessage, "topic "+topic+" cannot be deleted")
+		if err != nil && rpc.Code(err) != protocol.UnknownTopicOrPartition {
+			return err
 		}
 	}
 	return nil
@@ -125,7 +105,7 @@ func awaitTopic(ctx context.Context, addr, topic string) error {
 	for {
 		leaders, err := leadersOf(ctx, addr, topic)
 		if err == nil {
-			_, err = offsetsOf(ctx, leaders, topic, latest)
+			_, err = offsetsOf(ctx, addr, topic, len(leaders), admin.Latest)
 		}
 		if err == nil {
 			return nil
@@ -138,84 +118,48 @@ func awaitTopic(ctx context.Context, addr, topic string) error {
 	}
 }
 
+// cluster is a client for a few questions; to be closed.
+func cluster(addr string) *admin.Client { return admin.New([]string{addr}, connOptions) }
+
 // leadersOf returns the address of each partition's leader.
 func leadersOf(ctx context.Context, addr, topic string) ([]string, error) {
-	req := kmsg.NewPtrMetadataRequest()
-	req.Version, req.AllowAutoTopicCreation = 9, false
-	t := kmsg.NewMetadataRequestTopic()
-	t.Topic = &topic
-	req.Topics = append(req.Topics, t)
-	resp, err := call(ctx, addr, req)
+	c := cluster(addr)
+	defer c.Close()
+	topics, err := c.Topics(ctx, []string{topic})
 	if err != nil {
 		return nil, err
 	}
-	m := resp.(*kmsg.MetadataResponse)
-	if len(m.Topics) != 1 {
-		return nil, fmt.Errorf("metadata of %d topics instead of one", len(m.Topics))
+	t := topics[topic]
+	if t.Err != nil {
+		return nil, t.Err
 	}
-	if err := codeError(m.Topics[0].ErrorCode); err != nil {
-		return nil, fmt.Errorf("topic %s: %w", topic, err)
+	if n := slices.Index(t.Leaders, ""); n >= 0 {
+		return nil, fmt.Errorf("partition %s-%d has no leader", topic, n)
 	}
-	brokers := map[int32]string{}
-	for _, b := range m.Brokers {
-		brokers[b.NodeID] = net.JoinHostPort(b.Host, strconv.Itoa(int(b.Port)))
+	if len(t.Leaders) == 0 {
+		return nil, fmt.Errorf("topic %s has no partitions", topic)
 	}
-	leaders := make([]string, len(m.Topics[0].Partitions))
-	for _, p := range m.Topics[0].Partitions {
-		leader, ok := brokers[p.Leader]
-		if !ok || p.Partition < 0 || int(p.Partition) >= len(leaders) {
-			return nil, fmt.Errorf("partition %s-%d has no leader", topic, p.Partition)
-		}
-		leaders[p.Partition] = leader
-	}
-	if slices.Contains(leaders, "") || len(leaders) == 0 {
-		return nil, fmt.Errorf("topic %s: the metadata lacks partitions", topic)
-	}
-	return leaders, nil
+	return t.Leaders, nil
 }
 
-// Timestamps with a meaning in ListOffsets.
-const (
-	latest   = -1
-	earliest = -2
-)
-
-// offsetsOf asks the leaders for the first or next offset of each partition.
-func offsetsOf(ctx context.Context, leaders []string, topic string, timestamp int64) ([]int64, error) {
-	offsets := make([]int64, len(leaders))
-	byLeader := map[string]*kmsg.ListOffsetsRequest{}
-	for i, leader := range leaders {
-		req := byLeader[leader]
-		if req == nil {
-			req = kmsg.NewPtrListOffsetsRequest()
-			req.Version, req.ReplicaID = 6, -1
-			t := kmsg.NewListOffsetsRequestTopic()
-			t.Topic = topic
-			req.Topics = append(req.Topics, t)
-			byLeader[leader] = req
-		}
-		p := kmsg.NewListOffsetsRequestTopicPartition()
-		p.Partition, p.CurrentLeaderEpoch, p.Timestamp = int32(i), -1, timestamp
-		req.Topics[0].Partitions = append(req.Topics[0].Partitions, p)
+// offsetsOf asks for the first (admin.Earliest) or next (admin.Latest) offset of each of n partitions.
+func offsetsOf(ctx context.Context, addr, topic string, n int, which int64) ([]int64, error) {
+	c := cluster(addr)
+	defer c.Close()
+	var partitions []admin.Partition
+	for i := range n {
+		partitions = append(partitions, admin.Partition{Topic: topic, Index: int32(i)})
 	}
-	for leader, req := range byLeader {
-		resp, err := call(ctx, leader, req)
-		if err != nil {
-			return nil, err
+	all, err := c.Offsets(ctx, partitions, which)
+	if err != nil {
+		return nil, err
+	}
+	offsets := make([]int64, n)
+	for i, p := range partitions {
+		if err := all[p].Err; err != nil {
+			return nil, fmt.Errorf("offsets of topic %s: %w", topic, err)
 		}
-		answers := resp.(*kmsg.ListOffsetsResponse).Topics
-		if len(answers) != 1 || len(answers[0].Partitions) != len(req.Topics[0].Partitions) {
-			return nil, fmt.Errorf("the offsets of topic %s are not complete", topic)
-		}
-		for _, p := range answers[0].Partitions {
-			if err := codeError(p.ErrorCode); err != nil {
-				return nil, fmt.Errorf("offsets of %s-%d: %w", topic, p.Partition, err)
-			}
-			if p.Partition < 0 || int(p.Partition) >= len(offsets) {
-				return nil, fmt.Errorf("offsets of %s-%d, which was not asked for", topic, p.Partition)
-			}
-			offsets[p.Partition] = p.Offset
-		}
+		offsets[i] = all[p].Offset
 	}
 	return offsets, nil
 }
@@ -223,7 +167,7 @@ func offsetsOf(ctx context.Context, leaders []string, topic string, timestamp in
 // Partitions returns how many partitions a topic has; 0 without error when there is no such topic.
 func Partitions(ctx context.Context, addr, topic string) (int, error) {
 	leaders, err := leadersOf(ctx, addr, topic)
-	if code, ok := errors.AsType[Code](err); ok && code == unknownTopic {
+	if rpc.Code(err) == protocol.UnknownTopicOrPartition {
 		return 0, nil
 	}
 	return len(leaders), err

@@ -8,6 +8,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/leatmq/leat/internal/admin"
 	"github.com/leatmq/leat/record"
 )
 
@@ -69,11 +70,11 @@ func (l *FetchLoad) open(ctx context.Context) ([]opened, *Result, error) {
 	if l.Tail != nil && l.Connections < len(leaders) {
 		return nil, nil, fmt.Errorf("a tail of %d partitions needs at least as many connections", len(leaders))
 	}
-	begin, err := offsetsOf(ctx, leaders, l.Topic, earliest)
+	begin, err := offsetsOf(ctx, l.Addr, l.Topic, len(leaders), admin.Earliest)
 	if err != nil {
 		return nil, nil, err
 	}
-	end, err := offsetsOf(ctx, leaders, l.Topic, latest)
+	end, err := offsetsOf(ctx, l.Addr, l.Topic, len(leaders), admin.Latest)
 	if err != nil {
 		return nil, nil, err
 	}

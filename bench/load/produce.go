@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/leatmq/leat/internal/admin"
 	"github.com/leatmq/leat/record"
 )
 
@@ -67,7 +68,7 @@ func (l *ProduceLoad) open(ctx context.Context) ([]opened, *Result, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if l.acked, err = offsetsOf(ctx, leaders, l.Topic, latest); err != nil {
+	if l.acked, err = offsetsOf(ctx, l.Addr, l.Topic, len(leaders), admin.Latest); err != nil {
 		return nil, nil, err
 	}
 	result := &Result{Name: "produce"}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/leatmq/leat/internal/rpc"
 	"github.com/leatmq/leat/record"
 )
 
@@ -135,7 +136,7 @@ func (a *produceAnswer) offset(answer []byte, topic string, partition int32) (in
 		return 0, fmt.Errorf("the answer to produce is not for %s-%d", topic, partition)
 	}
 	p := &r.Topics[0].Partitions[0]
-	return p.BaseOffset, codeError(p.ErrorCode)
+	return p.BaseOffset, rpc.ErrorOf(p.ErrorCode, nil, fmt.Sprintf("produce to %s-%d", topic, partition))
 }
 
 func fetchRequest(topic string, partition int32, offset int64, maxBytes int32, maxWait time.Duration) *kmsg.FetchRequest {
@@ -177,7 +178,7 @@ func parseFetchHead(head []byte, topic string) (a fetchAnswer, err error) {
 	if len(head) < 20 {
 		return a, fmt.Errorf("an answer to fetch of %d bytes", len(head))
 	}
-	if err := codeError(int16(binary.BigEndian.Uint16(head[13:]))); err != nil {
+	if err := rpc.ErrorOf(int16(binary.BigEndian.Uint16(head[13:])), nil, "fetch of "+topic); err != nil {
 		return a, err
 	}
 	at := 20 + uvarintLen(len(topic)+1) + len(topic)
@@ -186,7 +187,7 @@ func parseFetchHead(head []byte, topic string) (a fetchAnswer, err error) {
 	}
 	b := head[at+1:]
 	a.partition = int32(binary.BigEndian.Uint32(b))
-	if err := codeError(int16(binary.BigEndian.Uint16(b[4:]))); err != nil {
+	if err := rpc.ErrorOf(int16(binary.BigEndian.Uint16(b[4:])), nil, "fetch of "+topic); err != nil {
 		return a, err
 	}
 	a.highWatermark = int64(binary.BigEndian.Uint64(b[6:]))
