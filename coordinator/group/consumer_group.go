@@ -201,13 +201,15 @@ func (g *consumerGroup) describe(*kmsg.DescribeGroupsResponseGroup) protocol.Cod
 	return protocol.GroupIDNotFound
 }
 
-// tombstones remove the group from the log.
+// tombstones remove the group from the log. That of the group itself comes last: what is in front of it belongs to a group, whatever of it gets lost.
 func (g *consumerGroup) tombstones() (all []machine.Record) {
 	key := func(kind changeKind, name string) {
 		all = append(all, machine.Record{Key: changeKey{kind, name}.key(g.id)})
 	}
 	for _, k := range g.doubtful() {
-		key(k.kind, k.name)
+		if k.name != "" {
+			key(k.kind, k.name)
+		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(g.members)) {
 		key(currentChange, id)

@@ -173,6 +173,8 @@ func (p *player) command(words []string, a args) {
 		p.s.Explain(p.now, group, to, &p.out)
 	case "consumer-describe":
 		p.s.ConsumerDescribe(p.now, group, to, &p.out)
+	case "max-size": // group.max.size
+		p.cfg.MaxSize = int(a.num("is", 1))
 	case "size":
 		p.sizes[a["0"]] = int32(a.num("is", 4))
 	case "sync":
