@@ -104,6 +104,7 @@ func (g *classic) accept(nowMs int64, j *joiner, out *machine.Out) {
 			g.remove(m, protocol.GroupMaxSizeReached, out)
 		}
 		out.Answer(j.to, joinError(noMember, protocol.GroupMaxSizeReached))
+		g.completeIfAllJoined(nowMs, out) // those who got in need not wait for it
 		return
 	}
 	switch {
