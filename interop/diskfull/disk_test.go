@@ -89,18 +89,24 @@ func (d *disk) free() int64 {
 	return int64(s.Bavail) * s.Bsize
 }
 
-// occupy puts a file of somebody else there that takes n bytes, or what there is.
+// occupy puts a file of somebody else there that takes n bytes, or what there is, to the last block.
 func (d *disk) occupy(n int64) {
 	f, err := os.OpenFile(d.filler(), os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
 		return
 	}
 	defer f.Close()
-	for step := int64(256 << 10); n > 0; n -= step {
-		st, err := f.Stat()
-		if err != nil || unix.Fallocate(int(f.Fd()), 0, st.Size(), step) != nil {
-			return
+	st, err := f.Stat()
+	if err != nil {
+		return
+	}
+	at := st.Size()
+	for step, end := int64(256<<10), at+n; at < end && step >= 4<<10; {
+		if unix.Fallocate(int(f.Fd()), 0, at, step) != nil {
+			step /= 2
+			continue
 		}
+		at += step
 	}
 }
 
