@@ -97,7 +97,7 @@ func (w *world) checkTopic(n *node, image *metadata.Image, t *topic, how stopKin
 		}
 		t.id, t.state = it.ID, live
 		for range t.tried {
-			t.parts = append(t.parts, newPart(int32(len(t.parts))))
+			t.addPart()
 		}
 		if len(it.Partitions) != len(t.parts) {
 			return false, fmt.Errorf("has %d partitions, %d were asked for", len(it.Partitions), len(t.parts))
@@ -124,7 +124,7 @@ func (w *world) checkTopic(n *node, image *metadata.Image, t *topic, how stopKin
 	}
 	t.tried = int32(len(it.Partitions))
 	for len(t.parts) < len(it.Partitions) {
-		t.parts = append(t.parts, newPart(int32(len(t.parts))))
+		t.addPart()
 	}
 	for _, p := range t.parts {
 		if err := p.check(n, t, how, w.hadFaults); err != nil {
@@ -133,6 +133,9 @@ func (w *world) checkTopic(n *node, image *metadata.Image, t *topic, how stopKin
 	}
 	return true, nil
 }
+
+// addPart adds the topic's next partition.
+func (t *topic) addPart() { t.parts = append(t.parts, newPart(int32(len(t.parts)))) }
 
 func newPart(number int32) *part { return &part{number: number, line: &timeline{}, epoch: -1} }
 

@@ -235,6 +235,14 @@ func (wl *workload) create() error {
 	return createTopic(wl.n, w, free[wl.rng.IntN(len(free))], k, 1+wl.rng.Int32N(2))
 }
 
+// topicErr is why a request about one topic failed.
+func topicErr(r []metadata.TopicResult, err error) error {
+	if err == nil && r[0].Err != nil {
+		return r[0].Err
+	}
+	return err
+}
+
 func createTopic(n *node, w *world, name string, k kind, partitions int32) error {
 	t := &topic{name: name, kind: k, tried: partitions, config: configs{acked: maps.Clone(k.config)}}
 	spec := metadata.TopicSpec{Name: name, Partitions: partitions, ReplicationFactor: 1}
@@ -245,17 +253,14 @@ func createTopic(n *node, w *world, name string, k kind, partitions int32) error
 	w.topics = append(w.topics, t)
 	w.mu.Unlock()
 	r, err := n.meta.CreateTopics(ctx, metadata.CreateTopicsRequest{Topics: []metadata.TopicSpec{spec}})
-	if err == nil && r[0].Err != nil {
-		err = r[0].Err
-	}
-	if err != nil {
+	if err := topicErr(r, err); err != nil {
 		return err
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	t.id, t.state = r[0].ID, live
 	for range partitions {
-		t.parts = append(t.parts, newPart(int32(len(t.parts))))
+		t.addPart()
 	}
 	return nil
 }
@@ -276,10 +281,7 @@ func deleteTopic(n *node, w *world, t *topic) error {
 	t.state = deleting
 	w.mu.Unlock()
 	r, err := n.meta.DeleteTopics(ctx, []metadata.TopicRef{{Name: t.name}})
-	if err == nil && r[0].Err != nil {
-		err = r[0].Err
-	}
-	if err != nil {
+	if err := topicErr(r, err); err != nil {
 		return err
 	}
 	w.mu.Lock()
@@ -298,15 +300,12 @@ func (wl *workload) grow() error {
 	t.tried = int32(len(t.parts)) + 1
 	w.mu.Unlock()
 	r, err := wl.n.meta.CreatePartitions(ctx, metadata.CreatePartitionsRequest{Topics: []metadata.PartitionsSpec{{Topic: t.name, Count: t.tried}}})
-	if err == nil && r[0].Err != nil {
-		err = r[0].Err
-	}
-	if err != nil {
+	if err := topicErr(r, err); err != nil {
 		return err
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	t.parts = append(t.parts, newPart(int32(len(t.parts))))
+	t.addPart()
 	return nil
 }
 
