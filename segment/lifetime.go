@@ -88,6 +88,10 @@ func (s *Segment) closeFiles() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mu.closed = true
+	return s.closeFilesLocked()
+}
+
+func (s *Segment) closeFilesLocked() error {
 	var errs [4]error
 	if x := s.offsets.Swap(nil); x != nil {
 		errs[0] = x.Close()

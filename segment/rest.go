@@ -104,21 +104,7 @@ func (s *Segment) awaitRest() {
 func (s *Segment) restFiles() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var errs [4]error
-	if x := s.offsets.Swap(nil); x != nil {
-		errs[0] = x.Close()
-	}
-	if x := s.times.Swap(nil); x != nil {
-		errs[1] = x.Close()
-	}
-	if s.mu.txn != nil {
-		errs[2] = s.mu.txn.Close()
-		s.mu.txn = nil
-	}
-	if f := s.data.Swap(nil); f != nil {
-		errs[3] = (*f).Close()
-	}
-	return errors.Join(errs[:]...)
+	return s.closeFilesLocked()
 }
 
 // wake opens the files of an active segment that rests.
