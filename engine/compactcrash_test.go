@@ -14,6 +14,7 @@ import (
 	"github.com/leatmq/leat/config"
 	"github.com/leatmq/leat/internal/vfs"
 	"github.com/leatmq/leat/record"
+	"github.com/leatmq/leat/segment"
 )
 
 // crashedLog makes a log, ready to be compacted, and returns its model. What compaction makes of it: several groups, one of which becomes two segments, a
@@ -25,7 +26,7 @@ func crashedLog(f *fixture, cfg *config.Topic) (*Log, *progress, *compactModel) 
 	for pid := int64(1); pid <= 3; pid++ {
 		f.appendKeyed(l, m, record.Options{Idempotent: true, ProducerID: pid}, "a=1", "b=1", "c=")
 	}
-	for i := range 12 { // these stay, and get a delete horizon: the segments need more room
+	for i := range 24 { // these stay, and get a delete horizon: the segments need more room
 		f.appendKeyed(l, m, record.Options{}, fmt.Sprintf("t%d=", i), fmt.Sprintf("u%d=", i), fmt.Sprintf("v%d=", i))
 	}
 	f.fillKeys(l, m, 12, 8)
@@ -57,6 +58,7 @@ func TestCrashDuringCompaction(t *testing.T) {
 	var shots []shot
 	var recording atomic.Bool
 	ops, kinds := 0, map[vfs.OpKind]int{}
+	outs, outsMax := 0, 0 // segments that are written to be put in place together
 	mem.OnOp = func(op vfs.Op) {
 		mu.Lock()
 		defer mu.Unlock()
@@ -65,6 +67,13 @@ func TestCrashDuringCompaction(t *testing.T) {
 		}
 		ops++
 		kinds[op.Kind]++
+		switch {
+		case op.Kind == vfs.OpCreate && strings.HasSuffix(op.Name, logSuffix+segment.CleanedSuffix):
+			outs++
+			outsMax = max(outsMax, outs)
+		case op.Kind == vfs.OpRename && strings.HasSuffix(op.NewName, logSuffix): // done
+			outs = 0
+		}
 		for _, mode := range vfs.CrashModes {
 			if testing.Short() && (ops+int(mode))%5 > 0 {
 				continue
@@ -84,6 +93,9 @@ func TestCrashDuringCompaction(t *testing.T) {
 	recording.Store(false)
 	if s := f.e.CleanerStats(); s.Rounds != 1 || s.Failures != 0 || ops < 40 {
 		t.Fatalf("%+v, %d operations\n%s", s, ops, f.logs)
+	}
+	if outsMax < 2 {
+		t.Error("no group of segments became two") // of which a power cut could leave one
 	}
 	t.Logf("%d operations %v, %d shots, %d segments became %d", ops, kinds, len(shots), before, len(l.segs.Load().list))
 	f.mustMatch(m, l)
@@ -377,7 +389,7 @@ func TestDeletedWhileCompacted(t *testing.T) {
 		var again *Log
 		m := newCompactModel()
 		inject := vfs.Injection{Nth: nth, Match: func(op vfs.Op) bool {
-			return op.Kind == vfs.OpWrite && strings.HasSuffix(op.Name, ".cleaned") || op.Kind == vfs.OpRead && strings.HasSuffix(op.Name, ".log")
+			return op.Kind == vfs.OpWrite && strings.HasSuffix(op.Name, logSuffix+".cleaned") || op.Kind == vfs.OpRead && strings.HasSuffix(op.Name, ".log")
 		}}
 		inject.Before = func(vfs.Op) {
 			if f.e.Delete(l.TP()) != nil {
