@@ -1,13 +1,12 @@
 package engine
 
 import (
-	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 
 	"github.com/leatmq/leat/config"
+	"github.com/leatmq/leat/internal/vfs"
 )
 
 // Create makes the log of a partition. It is idempotent for the same topic id; a log of another id under this name is a left-over of a
@@ -133,15 +132,7 @@ func (l *Log) createFiles() error {
 // createTopicID writes partition.metadata into a new directory: nobody can see the file before the directory's entries are synced, so it is not
 // replaced as a whole.
 func (l *Log) createTopicID() error {
-	f, err := l.e.o.FS.OpenFile(filepath.Join(l.path, partitionMetadataFileName), os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o644)
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteAt(formatTopicID(l.id), 0)
-	if err == nil {
-		err = f.Sync()
-	}
-	return errors.Join(err, f.Close())
+	return vfs.WriteFileSynced(l.e.o.FS, filepath.Join(l.path, partitionMetadataFileName), formatTopicID(l.id))
 }
 
 // Delete removes a partition: its directory is renamed durably, the files go later in the background. A missing partition is no error.

@@ -139,9 +139,11 @@ func (l *Log) noteCompacted() error {
 	if l.gaps.Load() {
 		return nil
 	}
-	err := vfs.WriteFileAtomic(l.e.o.FS, filepath.Join(l.path, compactedFileName), compactedFileContent)
-	l.gaps.Store(l.gaps.Load() || err == nil)
-	return err
+	if err := vfs.WriteFileAtomic(l.e.o.FS, filepath.Join(l.path, compactedFileName), compactedFileContent); err != nil {
+		return err
+	}
+	l.gaps.Store(true)
+	return nil
 }
 
 func (l *Log) syncPath() error {

@@ -26,6 +26,11 @@ func (m *OffsetImage) Store(fsys vfs.FS, name string) error {
 	return vfs.WriteFileAtomic(fsys, name, m.entries)
 }
 
+// StoreNew writes the index to a file that nobody reads yet (vfs.WriteFileSynced).
+func (m *OffsetImage) StoreNew(fsys vfs.FS, name string) error {
+	return vfs.WriteFileSynced(fsys, name, m.entries)
+}
+
 // Install puts the rebuilt index in place, durably and atomically, and opens it. If it cannot be written (a full disk), the index works from
 // memory and stored says why.
 func (m *OffsetImage) Install(fsys vfs.FS, name string) (x *Offset, stored error) {
@@ -70,6 +75,11 @@ func (m *TimeImage) MaybeAdd(ts, offset int64) {
 // Store is OffsetImage.Store for the time index.
 func (m *TimeImage) Store(fsys vfs.FS, name string) error {
 	return vfs.WriteFileAtomic(fsys, name, m.entries)
+}
+
+// StoreNew is OffsetImage.StoreNew for the time index.
+func (m *TimeImage) StoreNew(fsys vfs.FS, name string) error {
+	return vfs.WriteFileSynced(fsys, name, m.entries)
 }
 
 // Install is OffsetImage.Install for the time index.

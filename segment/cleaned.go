@@ -148,16 +148,16 @@ func (c *Cleaned) Sync(appendTimeMs int64) error {
 // SyncIndexes makes the index files.
 func (c *Cleaned) SyncIndexes() error {
 	c.times.MaybeAdd(c.ix.maxTimestamp, c.ix.maxOffset)
-	if err := c.offsets.Store(c.o.FS, c.path(IndexSuffix, CleanedSuffix)); err != nil {
+	if err := c.offsets.StoreNew(c.o.FS, c.path(IndexSuffix, CleanedSuffix)); err != nil {
 		return err
 	}
-	if err := c.times.Store(c.o.FS, c.path(TimeIndexSuffix, CleanedSuffix)); err != nil {
+	if err := c.times.StoreNew(c.o.FS, c.path(TimeIndexSuffix, CleanedSuffix)); err != nil {
 		return err
 	}
 	if !c.hasTxns {
 		return nil
 	}
-	if err := vfs.WriteFileAtomic(c.o.FS, c.path(TxnIndexSuffix, CleanedSuffix), nil); err != nil {
+	if err := vfs.WriteFileSynced(c.o.FS, c.path(TxnIndexSuffix, CleanedSuffix), nil); err != nil {
 		return err
 	}
 	x, err := index.OpenTxn(c.o.FS, c.path(TxnIndexSuffix, CleanedSuffix))

@@ -15,7 +15,7 @@ const TempSuffix = ".tmp"
 // durable. It writes name+".tmp", syncs it, renames it and syncs the directory.
 func WriteFileAtomic(fsys FS, name string, data []byte) error {
 	tmp := name + TempSuffix
-	if err := writeFileSynced(fsys, tmp, data); err != nil {
+	if err := WriteFileSynced(fsys, tmp, data); err != nil {
 		_ = fsys.Remove(tmp) // a half-written leftover would only waste space
 		return err
 	}
@@ -26,7 +26,9 @@ func WriteFileAtomic(fsys FS, name string, data []byte) error {
 	return fsys.SyncDir(filepath.Dir(name))
 }
 
-func writeFileSynced(fsys FS, name string, data []byte) (err error) {
+// WriteFileSynced writes a file that nobody reads yet. Its content is durable when it returns nil, its entry is not: the caller syncs the directory. After a
+// crash, or an error, any part of it may be there.
+func WriteFileSynced(fsys FS, name string, data []byte) (err error) {
 	f, err := fsys.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o644)
 	if err != nil {
 		return err
