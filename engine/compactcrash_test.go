@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -156,6 +157,69 @@ func checkShot(t *testing.T, disk *vfs.Mem, cfg *config.Topic, m *compactModel) 
 		disk = next
 	}
 	return nil
+}
+
+// Until the directory is synced, a power cut may keep any of the renames that promise new segments, and lose any: unless it kept all of them, a restart goes
+// back to the old ones.
+func TestAnyRenameOfPromiseIsLost(t *testing.T) {
+	mem := vfs.NewMem(seedOf(t))
+	f := newFixture(t, mem)
+	f.open()
+	cfg := crashCompactConfig(t)
+	_, _, m := crashedLog(f, cfg)
+	var before *vfs.Mem // the first of the renames
+	var staged []string
+	var mu sync.Mutex
+	mem.OnOp = func(op vfs.Op) {
+		mu.Lock()
+		defer mu.Unlock()
+		if before != nil || op.Kind != vfs.OpSyncDir {
+			return
+		}
+		shot := mem.Crash(vfs.KeepAll)
+		entries, err := shot.ReadDir("/data/t-0")
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		var files []string
+		logs := 0
+		for _, e := range entries {
+			if strings.HasSuffix(e.Name, segment.CleanedSuffix) {
+				files = append(files, filepath.Join("/data/t-0", e.Name))
+			}
+			if strings.HasSuffix(e.Name, logSuffix+segment.CleanedSuffix) {
+				logs++
+			}
+		}
+		if logs == 2 && len(files) >= 6 { // and their indexes are written
+			before, staged = shot, files
+		}
+	}
+	f.e.Clean(f.clock.advance(1))
+	f.settle()
+	mem.OnOp = nil
+	f.close()
+	if before == nil {
+		t.Fatal("no group of segments became two")
+	}
+	for kept := range 1 << len(staged) {
+		if testing.Short() && kept%5 > 0 {
+			continue
+		}
+		disk := before.Crash(vfs.KeepAll)
+		for i, name := range staged {
+			if kept>>i&1 == 0 {
+				continue
+			}
+			if err := disk.Rename(name, strings.TrimSuffix(name, segment.CleanedSuffix)+segment.SwapSuffix); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := checkShot(t, disk.Crash(vfs.KeepAll), cfg, m); err != nil {
+			t.Fatalf("of %v, renames %b were kept: %v", staged, kept, err)
+		}
+	}
 }
 
 // A restart that is itself interrupted while it finishes or undoes a compaction leaves nothing that the next one cannot finish.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -262,7 +263,8 @@ func removeStages(fsys vfs.FS, dir string, entries []vfs.DirEntry) error {
 // be read: nothing is changed then.
 func settleSwap(fsys vfs.FS, dir string, entries []vfs.DirEntry) (changed bool, err error) {
 	cleaned := false
-	var swaps []int64 // base offsets
+	first := int64(math.MaxInt64) // base offset of the new segments, promised or not: that of the old ones
+	var swaps []int64             // base offsets
 	names := map[string]bool{}
 	for _, e := range entries {
 		names[e.Name] = true
@@ -270,13 +272,17 @@ func settleSwap(fsys vfs.FS, dir string, entries []vfs.DirEntry) (changed bool, 
 		cleaned = cleaned || strings.HasSuffix(e.Name, segment.CleanedSuffix)
 		if base, ok := parseBaseOffset(e.Name, logSuffix+segment.SwapSuffix); ok {
 			swaps = append(swaps, base)
+			first = min(first, base)
+		}
+		if base, ok := parseBaseOffset(e.Name, logSuffix+segment.CleanedSuffix); ok {
+			first = min(first, base)
 		}
 	}
 	slices.Sort(swaps)
 	switch {
 	case !changed && !cleaned:
 		return false, nil
-	case cleaned && (len(swaps) == 0 || names[logFileName(swaps[0])]): // and the old segments are there
+	case cleaned && (len(swaps) == 0 || names[logFileName(first)]): // and the old segments are there
 		return true, removeStages(fsys, dir, entries)
 	}
 	for _, base := range swaps {
