@@ -11,7 +11,6 @@ import (
 	"os"
 	"runtime"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -19,6 +18,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/leatmq/leat/config"
+	"github.com/leatmq/leat/internal/logtest"
 	"github.com/leatmq/leat/internal/vfs"
 	"github.com/leatmq/leat/protocol"
 	"github.com/leatmq/leat/record"
@@ -36,26 +36,8 @@ type node struct {
 	b      *Broker
 	fs     vfs.FS
 	served chan error
-	logs   *logBuffer
+	logs   *logtest.Buffer
 	closed bool
-}
-
-// logBuffer keeps what a broker logs.
-type logBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *logBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *logBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
 
 // testSettings are what every broker under test has: small index files, for those of an in-memory file system are really there.
@@ -98,7 +80,7 @@ func tryStart(t testing.TB, fsys vfs.FS, settings ...string) (*node, error) {
 func tryStartWith(t testing.TB, o Options, settings ...string) (*node, error) {
 	t.Helper()
 	fsys := o.FS
-	n := &node{t: t, fs: fsys, served: make(chan error, 1), logs: new(logBuffer)}
+	n := &node{t: t, fs: fsys, served: make(chan error, 1), logs: new(logtest.Buffer)}
 	o.Config, o.Logger = testConfig(t, settings...), slog.New(slog.NewTextHandler(n.logs, nil))
 	b, err := New(o)
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/leatmq/leat/coordinator/machine"
+	"github.com/leatmq/leat/internal/logtest"
 	"github.com/leatmq/leat/record"
 	"github.com/leatmq/leat/replication"
 )
@@ -183,27 +184,15 @@ type rig struct {
 	rt    *Runtime[*sum]
 	clock atomic.Int64
 	soon  atomic.Int64
-	logs  *logBuffer
+	logs  *logtest.Buffer
 	last  atomic.Pointer[sum]
 	most  atomic.Int64 // bytes of a batch
 
 	cursed atomic.Bool // machines panic when they are loaded
 }
 
-type logBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *logBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-func (l *logBuffer) String() string { l.mu.Lock(); defer l.mu.Unlock(); return l.b.String() }
-
 func newRig(t *testing.T) *rig {
-	r := &rig{t: t, logs: new(logBuffer)}
+	r := &rig{t: t, logs: new(logtest.Buffer)}
 	r.clock.Store(1000)
 	r.most.Store(1000)
 	r.rt = New(Options[*sum]{Topic: "__test", Now: r.clock.Load, MaxBatchBytes: func(int32) int { return int(r.most.Load()) }, Soon: func() { r.soon.Add(1) },

@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -22,6 +21,7 @@ import (
 
 	"github.com/leatmq/leat/broker"
 	"github.com/leatmq/leat/config"
+	"github.com/leatmq/leat/internal/logtest"
 	"github.com/leatmq/leat/internal/vfs"
 	"github.com/leatmq/leat/protocol"
 	"github.com/leatmq/leat/record"
@@ -37,29 +37,11 @@ const sampleEpochMs = 1_750_000_000_000
 type sampleNode struct {
 	b      *broker.Broker
 	now    *atomic.Int64
-	logs   *sampleLog
+	logs   *logtest.Buffer
 	served chan error
 	conn   net.Conn
 	form   *kmsg.RequestFormatter
 	corr   int32
-}
-
-// sampleLog keeps what a broker logs.
-type sampleLog struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *sampleLog) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *sampleLog) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
 
 // sampleSettings keep the files small: what is tried is every byte of them.
@@ -85,7 +67,7 @@ func startSample(fsys vfs.FS, nowMs int64, settings ...string) (*sampleNode, err
 	if err != nil {
 		return nil, err
 	}
-	n := &sampleNode{now: new(atomic.Int64), logs: new(sampleLog), served: make(chan error, 1), form: kmsg.NewRequestFormatter(kmsg.FormatterClientID("sample"))}
+	n := &sampleNode{now: new(atomic.Int64), logs: new(logtest.Buffer), served: make(chan error, 1), form: kmsg.NewRequestFormatter(kmsg.FormatterClientID("sample"))}
 	n.now.Store(nowMs)
 	logger := slog.New(slog.NewTextHandler(n.logs, &slog.HandlerOptions{Level: slog.LevelInfo}))
 	n.b, err = broker.New(broker.Options{Config: set, FS: fsys, Logger: logger, Now: n.now.Load})

@@ -1,7 +1,6 @@
 package replication
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"log/slog"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/leatmq/leat/config"
 	"github.com/leatmq/leat/engine"
+	"github.com/leatmq/leat/internal/logtest"
 	"github.com/leatmq/leat/internal/vfs"
 	"github.com/leatmq/leat/metadata"
 	"github.com/leatmq/leat/record"
@@ -32,24 +32,7 @@ type node struct {
 	m      *Manager
 	now    atomic.Int64
 	parked atomic.Int64 // calls of Options.Parked
-	logs   lockedBuffer
-}
-
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
+	logs   logtest.Buffer
 }
 
 // boot starts a node up to, but without, the registration of its broker.

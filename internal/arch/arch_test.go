@@ -20,7 +20,7 @@ var layers = []struct {
 	packages string
 	reason   string
 }{
-	{"internal/invariant internal/loglimit internal/arch internal/properties", "knows nothing; everything may use it"},
+	{"internal/invariant internal/loglimit internal/logtest internal/arch internal/properties", "knows nothing; everything may use it"},
 	{"internal/vfs record protocol config security", "leaves: bytes, files, keys and codes, without each other"},
 	{"index netio internal/rpc", "one kind of file, one kind of socket"},
 	{"segment client internal/admin", "a data file with its indexes; a client of any broker"},
