@@ -57,7 +57,7 @@ func TestKafkasRecords(t *testing.T) {
 		case 0, 1, 4:
 			again = c.groupRecord(func(m *member) []byte { return m.assignment })
 		case 2, 3:
-			o := g.offsets["gt"].committed[int32(3-i)]
+			o, _ := g.offsets["gt"].committed.get(int32(3 - i))
 			again = machine.Record{Key: offsetKey("g1", "gt", int32(3-i)), Value: offsetValue(&o)}
 		}
 		if !bytes.Equal(again.Key, r.Key) || !bytes.Equal(again.Value, r.Value) {

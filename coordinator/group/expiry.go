@@ -22,19 +22,7 @@ func (s *Shard) expireGroup(nowMs int64, g *group, out *machine.Out) {
 	if g.writing > 0 {
 		return // what is being committed is not old; the next time will do (B-F1)
 	}
-	var due []topicPartition
-	left, earliest := 0, int64(machine.Never)
-	for _, tp := range g.partitions() {
-		at, ok := s.expiresAt(g, tp)
-		if ok && at <= nowMs {
-			due = append(due, tp)
-			continue
-		}
-		left++
-		if ok && g.offsets[tp.topic].committed[tp.partition].expireMs < 0 {
-			earliest = min(earliest, at)
-		}
-	}
+	due, left, earliest := s.due(nowMs, g)
 	if g.membership.isEmpty() {
 		s.announce(nowMs, g, earliest, out)
 	}
@@ -52,20 +40,38 @@ func (s *Shard) expireGroup(nowMs int64, g *group, out *machine.Out) {
 	})
 }
 
+// due are the offsets of a group that have expired; left is how many have not, and earliest when the first of those will, of them that have no time of their own.
+func (s *Shard) due(nowMs int64, g *group) (due []topicPartition, left int, earliest int64) {
+	retentionMs := s.config().OffsetsRetentionMs
+	earliest = machine.Never
+	for name, t := range g.offsets {
+		inUse := !g.membership.isEmpty() && g.membership.subscribes(name)
+		for n, c := range t.committed.all() {
+			at, ok := expiresAt(g, &c, retentionMs)
+			switch {
+			case !ok || inUse:
+				left++
+			case at <= nowMs:
+				due = append(due, topicPartition{name, n})
+			default:
+				left++
+				if c.expireMs < 0 {
+					earliest = min(earliest, at)
+				}
+			}
+		}
+	}
+	sortPartitions(due)
+	return due, left, earliest
+}
+
 // expiresAt is the time at which an offset expires; ok is false while it does not.
-func (s *Shard) expiresAt(g *group, tp topicPartition) (ms int64, ok bool) {
-	c, ok := g.offsets[tp.topic].committed[tp.partition]
-	if !ok {
-		return 0, false
-	}
-	base, ok := g.membership.expiryBase(&c)
-	if !ok || !g.membership.isEmpty() && g.membership.subscribes(tp.topic) {
-		return 0, false
-	}
+func expiresAt(g *group, c *committed, retentionMs int64) (ms int64, ok bool) {
+	base, ok := g.membership.expiryBase(c)
 	if c.expireMs >= 0 {
-		return c.expireMs, true
+		return c.expireMs, ok
 	}
-	return base + s.config().OffsetsRetentionMs, true
+	return base + retentionMs, ok
 }
 
 // announce says a day ahead that a group will lose offsets: after that its consumers would begin somewhere else (G13).
@@ -131,16 +137,21 @@ func (s *Shard) staleOffsets(g *group, name string, deleted bool) (stale []topic
 	if t == nil {
 		return nil
 	}
-	topics := s.o.Topics()
-	for n, c := range t.committed {
-		if t.writing[n] > 0 {
-			continue
+	now, there := s.o.Topics().TopicID(name)
+	gone := func(id [16]byte) bool {
+		if id == [16]byte{} {
+			return deleted
 		}
-		if c.stale(name, topics) || deleted && c.topicID == [16]byte{} {
+		return !there || id != now
+	}
+	if t.committed.uniform() && !gone(t.committed.id) {
+		return nil
+	}
+	for n, c := range t.committed.all() {
+		if t.writing[n] == 0 && gone(c.topicID) {
 			stale = append(stale, topicPartition{name, n})
 		}
 	}
-	sortPartitions(stale)
 	return stale
 }
 

@@ -451,7 +451,7 @@ func (m *model) checkOffsets() {
 		got, there := int64(0), false
 		if g := m.s.groups[group]; g != nil && g.offsets["t"] != nil {
 			var c committed
-			c, there = g.offsets["t"].committed[p]
+			c, there = g.offsets["t"].committed.get(p)
 			got = c.offset
 		}
 		ok := !there && (len(events) == 0 || events[0].status != done)
@@ -540,7 +540,8 @@ func (m *model) checkReplay() {
 
 func offsetsOf(g *group) (s string) {
 	for _, tp := range g.partitions() {
-		s += fmt.Sprintf(" %s-%d=%+v", tp.topic, tp.partition, g.offsets[tp.topic].committed[tp.partition])
+		c, _ := g.offsets[tp.topic].committed.get(tp.partition)
+		s += fmt.Sprintf(" %s-%d=%+v", tp.topic, tp.partition, c)
 	}
 	return s
 }

@@ -16,7 +16,8 @@ import (
 
 // topicOffsets are a group's committed offsets of one topic.
 type topicOffsets struct {
-	committed map[int32]committed
+	name      string
+	committed offsetTable
 	writing   map[int32]int // offsets whose records are on their way: they are as good as there for what removes offsets
 }
 
@@ -27,8 +28,8 @@ func isMoved(err error) bool    { return errors.Is(err, machine.ErrUnloaded) }
 func (g *group) topic(name string) *topicOffsets {
 	t := g.offsets[name]
 	if t == nil {
-		t = &topicOffsets{committed: map[int32]committed{}}
-		g.offsets[strings.Clone(name)] = t
+		t = &topicOffsets{name: strings.Clone(name)}
+		g.offsets[t.name] = t
 	}
 	return t
 }
@@ -48,7 +49,7 @@ func (t *topicOffsets) endWrite(partition int32) {
 
 // settle forgets a topic of which no offset is left.
 func (g *group) settle(name string, t *topicOffsets) {
-	if len(t.committed) == 0 && len(t.writing) == 0 {
+	if t.committed.count == 0 && len(t.writing) == 0 {
 		delete(g.offsets, name)
 	}
 }
@@ -79,13 +80,13 @@ func (s *Shard) replayOffset(r machine.Record) error {
 		s.last.group, s.last.topic = g, nil
 	}
 	t := s.last.topic
-	if t == nil || s.last.name != string(topic) {
+	if t == nil || t.name != string(topic) {
 		if t = g.offsets[string(topic)]; t == nil {
 			t = g.topic(string(topic))
 		}
-		s.last.topic, s.last.name = t, string(topic)
+		s.last.topic = t
 	}
-	t.committed[partition] = c
+	t.committed.put(partition, &c)
 	return nil
 }
 
@@ -95,7 +96,7 @@ func (s *Shard) removeOffset(g *group, topic string, partition int32) {
 	if t == nil {
 		return
 	}
-	delete(t.committed, partition)
+	t.committed.remove(partition)
 	g.settle(topic, t)
 }
 
@@ -140,7 +141,7 @@ func (s *Shard) Commit(nowMs int64, req *kmsg.OffsetCommitRequest, to machine.Ti
 			t := g.topic(o.topic)
 			t.endWrite(o.partition)
 			if err == nil {
-				t.committed[o.partition] = o.committed
+				t.committed.put(o.partition, &o.committed)
 				if o.stale(o.topic, s.o.Topics()) {
 					stale = append(stale, topicPartition{o.topic, o.partition})
 				}
@@ -333,7 +334,7 @@ func (t *topicOffsets) answer(partition int32, topic string, topics Topics, budg
 	if t == nil {
 		return p
 	}
-	c, ok := t.committed[partition]
+	c, ok := t.committed.get(partition)
 	if !ok || c.stale(topic, topics) {
 		return p
 	}
@@ -363,8 +364,8 @@ func (g *group) allOffsets(topics Topics, budget *Budget) []kmsg.OffsetFetchResp
 		t := kmsg.NewOffsetFetchResponseGroupTopic()
 		t.Topic = name
 		t.TopicID, _ = topics.TopicID(name)
-		for _, n := range slices.Sorted(maps.Keys(offsets.committed)) {
-			if c := offsets.committed[n]; !c.stale(name, topics) {
+		for n, c := range offsets.committed.all() {
+			if !c.stale(name, topics) {
 				t.Partitions = append(t.Partitions, offsets.answer(n, name, topics, budget))
 			}
 		}
@@ -426,8 +427,7 @@ func (g *group) has(topic string, partition int32) bool {
 	if t == nil {
 		return false
 	}
-	_, ok := t.committed[partition]
-	return ok || t.writing[partition] > 0
+	return t.committed.has(partition) || t.writing[partition] > 0
 }
 
 // partitions are all partitions with an offset, or with one on its way, in order.
@@ -435,11 +435,11 @@ func (g *group) partitions() []topicPartition {
 	var all []topicPartition
 	for _, name := range slices.Sorted(maps.Keys(g.offsets)) {
 		t := g.offsets[name]
-		for _, n := range slices.Sorted(maps.Keys(t.committed)) {
+		for n := range t.committed.all() {
 			all = append(all, topicPartition{name, n})
 		}
 		for _, n := range slices.Sorted(maps.Keys(t.writing)) {
-			if _, ok := t.committed[n]; !ok {
+			if !t.committed.has(n) {
 				all = append(all, topicPartition{name, n})
 			}
 		}

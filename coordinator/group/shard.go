@@ -3,7 +3,7 @@
 //
 //	shard.go        the map of groups; what is common to all types of them. Owner of everything: whoever runs the machine
 //	codec.go        the records of __consumer_offsets
-//	offsets.go      committed offsets: commit, fetch, delete. Of no type of group
+//	offsets.go      committed offsets: commit, fetch, delete. Of no type of group. offset_table.go how they lie in memory
 //	expiry.go       offsets that have been there too long, and those of topics that are gone
 //	classic.go      classic groups (JoinGroup, SyncGroup): state, membership, choice of the protocol
 //	join.go         JoinGroup; rebalance.go what follows from it; sync.go, leave.go the other requests
@@ -94,10 +94,8 @@ type Shard struct {
 	expiry timer
 
 	last struct { // the group and topic of the latest replayed offset: the next one's are mostly the same
-		group  *group
-		topic  *topicOffsets
-		name   string
-		offset int64
+		group *group
+		topic *topicOffsets
 	}
 }
 

@@ -356,7 +356,7 @@ func dump(s *Shard) string {
 			line += " " + dumpConsumer(c)
 		}
 		for _, tp := range g.partitions() {
-			c := g.offsets[tp.topic].committed[tp.partition]
+			c, _ := g.offsets[tp.topic].committed.get(tp.partition)
 			line += fmt.Sprintf(" %s-%d=%d/%d/%q/%d", tp.topic, tp.partition, c.offset, c.leaderEpoch, c.metadata, c.topicID[15])
 		}
 		lines = append(lines, line)
