@@ -1,9 +1,11 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/leatmq/leat/config"
@@ -119,6 +121,25 @@ func TestWriteCaching(t *testing.T) {
 	f.e.Tick(f.clock.advance(100_000)) // a checkpoint
 	if err := p.await(8); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// B-A1: a round whose own sync succeeds promises nothing when something else of the directory failed meanwhile: what that sync lost, this one may not have seen.
+func TestRoundOverlapsFailure(t *testing.T) {
+	fault := vfs.NewFault(vfs.NewMem(1))
+	f := newFixture(t, fault)
+	f.open()
+	l := f.logWith("t", topicConfig(t, nil))
+	p := watch(l)
+	inj := fault.Inject(vfs.Injection{Match: func(op vfs.Op) bool { return op.Kind == vfs.OpSync && strings.HasSuffix(op.Name, logSuffix) }, Nth: 1,
+		Before: func(vfs.Op) { f.e.dirs[0].fail("write", syscall.EIO) }})
+	f.mustAppend(l, batchOf(testStartMs, 1, 10))
+	if err := p.await(1); !errors.Is(err, ErrStorage) {
+		t.Fatalf("%v: promised", err)
+	}
+	f.close() // and the round is over
+	if inj.Hits() != 1 || l.FlushedOffset() != 0 || p.flushed != 0 {
+		t.Fatalf("%d syncs, flushed %d, told %d", inj.Hits(), l.FlushedOffset(), p.flushed)
 	}
 }
 
