@@ -10,8 +10,9 @@ N       ?= 1000
 PAUSE   ?= 20s
 BENCH   ?= .
 BENCHSKIP ?= Restart|Partitions
+REF     ?= HEAD~1
 
-.PHONY: build run test check race fuzz fuzz-recovery corruption bench compare interop soak diskfull crash clean help
+.PHONY: build run test check race fuzz fuzz-recovery corruption bench bench-compare compare interop soak diskfull crash clean help
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' Makefile
@@ -57,6 +58,9 @@ corruption: ## start on every damaged data directory there is: every byte of eve
 
 bench: ## the benchmark table: records/s, MB/s, CPU per GB, allocations, ratio to the bare system calls; BENCHSKIP=- adds the long ones
 	$(GO) test -run '^$$' -bench '$(BENCH)' -skip '$(BENCHSKIP)' -benchtime 1x -timeout 30m ./bench
+
+bench-compare: ## the packages' micro benchmarks beside those of the commit REF (default HEAD~1), in turns, with benchstat; PKGS, BENCH, COUNT, TIME, OUT, FAIL: see bench/against.sh
+	GO=$(GO) bench/against.sh $(REF)
 
 compare: ## leat beside Apache Kafka: the same workloads in turns, under ten minutes (Java 17, Maven); writes bin/compare.md and bin/compare.json
 	@mkdir -p bin
