@@ -11,6 +11,7 @@ var updateDocs = flag.Bool("update", false, "write the accepted differences into
 
 // docs/COMPATIBILITY.md lists the accepted differences as they are.
 func TestAcceptedDocument(t *testing.T) {
+	watch(t)
 	const path = "../../docs/COMPATIBILITY.md"
 	page, err := os.ReadFile(path)
 	if err != nil {

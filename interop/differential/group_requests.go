@@ -2,7 +2,6 @@ package differential
 
 import (
 	"fmt"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -203,9 +202,6 @@ func (p *peer) do(label string, version int16, req kmsg.Request) kmsg.Response {
 	p.send(label, version, req)
 	return p.recv()
 }
-
-// pause gives the broker time to see what was sent on another connection.
-func (s *S) pause(d time.Duration) { time.Sleep(d) }
 
 // joinAs joins a group as its first member at a version, with the detour over a member id.
 func (p *peer) joinAs(label string, version int16, group string, change ...func(*kmsg.JoinGroupRequest)) (member string, generation int32) {

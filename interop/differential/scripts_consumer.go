@@ -2,7 +2,7 @@ package differential
 
 import (
 	"fmt"
-	"time"
+	"math"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -68,13 +68,43 @@ func (s *S) beat(label, group, member string, epoch int32, change ...beatChange)
 	s.do(label, 1, beatOf(group, member, epoch, change...))
 }
 
-// nextAssignment waits until a new target assignment may be made: once a second.
-func (s *S) nextAssignment() { s.pause(1100 * time.Millisecond) }
+// createFor makes a topic and waits until the coordinator of a group knows it, which may be later than the topic has leaders.
+func (s *S) createFor(group, short string, partitions int32) topic {
+	t, probe := s.create(short, partitions), twin(group)
+	s.until("the coordinator knows "+short, func() bool {
+		resp := s.quiet(1, beatOf(probe, "p", 0, subscribed(t))).(*kmsg.ConsumerGroupHeartbeatResponse)
+		s.quiet(1, beatOf(probe, "p", -1))
+		return resp.Assignment != nil && len(resp.Assignment.Topics) == 1
+	})
+	s.quiet(2, deleteGroupsOf(probe))
+	return t
+}
+
+// groupOn is a group whose coordinator is there and knows a topic.
+func (s *S) groupOn(short, name string, partitions int32) (string, topic) {
+	g := s.group(short)
+	return g, s.createFor(g, name, partitions)
+}
+
+// twin names another group that lives on the same partition of __consumer_offsets, so with the same coordinator.
+func twin(group string) string {
+	home := func(name string) int32 {
+		var h int32
+		for _, c := range []byte(name) {
+			h = 31*h + int32(c)
+		}
+		return (h & math.MaxInt32) % 50
+	}
+	for i := 0; ; i++ {
+		if name := fmt.Sprintf("%s~%d", group, i); home(name) == home(group) {
+			return name
+		}
+	}
+}
 
 // halved makes a group of two members that have half of a topic of four partitions each, at epoch 3.
 func (s *S) halved(g string, t topic) {
 	s.beat("a joins", g, "a", 0, subscribed(t))
-	s.nextAssignment()
 	s.beat("b joins", g, "b", 0, subscribed(t))
 	s.beat("a must give", g, "a", 2)
 	s.beat("a gives", g, "a", 2, has(t, 0, 1))
@@ -83,7 +113,7 @@ func (s *S) halved(g string, t topic) {
 
 var consumerScripts = []Script{
 	{"ConsumerGroupHeartbeat/invalid", func(s *S) {
-		g, t := s.group("g"), s.create("t", 4)
+		g, t := s.groupOn("g", "t", 4)
 		join := func(group, member string, epoch int32, change ...beatChange) func(int16) kmsg.Request {
 			return func(int16) kmsg.Request { return beatOf(group, member, epoch, change...) }
 		}
@@ -113,7 +143,7 @@ var consumerScripts = []Script{
 		s.do("describe", 0, consumerDescribeOf(g))
 	}},
 	{"ConsumerGroupHeartbeat/life", func(s *S) {
-		g, t := s.group("g"), s.create("t", 4)
+		g, t := s.groupOn("g", "t", 4)
 		s.halved(g, t)
 		s.each("describe", 0, 1, func(int16) kmsg.Request { return consumerDescribeOf(g) })
 		s.beat("nothing new", g, "a", 3)
@@ -127,7 +157,6 @@ var consumerScripts = []Script{
 		s.beat("joins again", g, "a", 0, subscribed(t))
 		s.beat("a stranger", g, "c", 3)
 		s.beat("a stranger leaves", g, "c", -1)
-		s.nextAssignment()
 		s.beat("b leaves", g, "b", -1)
 		s.beat("a gets all", g, "a", 3)
 		s.beat("b is gone", g, "b", 3)
@@ -135,22 +164,20 @@ var consumerScripts = []Script{
 		s.do("describe empty", 1, consumerDescribeOf(g))
 	}},
 	{"ConsumerGroupHeartbeat/more-partitions-wanted", func(s *S) {
-		g, t, u := s.group("g"), s.create("t", 2), s.create("u", 2)
+		g, t := s.groupOn("g", "t", 2)
+		u := s.createFor(g, "u", 2)
 		s.beat("t", g, "a", 0, subscribed(t))
-		s.nextAssignment()
 		s.beat("t and u", g, "a", 2, subscribed(t, u))
-		s.nextAssignment()
 		s.beat("u", g, "a", 3, subscribed(u))
 		s.beat("u, t is still there", g, "a", 3, has(t, 0, 1))
 		s.beat("u alone", g, "a", 3, has(u, 0, 1))
 		s.do("describe", 1, consumerDescribeOf(g))
-		s.nextAssignment()
 		s.beat("nothing", g, "a", 4, subscribed())
 		s.beat("nothing is left", g, "a", 4, has(u))
 		s.beat("what is not there", g, "a", 5, subscribed(topic{name: s.name("none")}))
 	}},
 	{"ConsumerGroupHeartbeat/static", func(s *S) {
-		g, t := s.group("g"), s.create("t", 4)
+		g, t := s.groupOn("g", "t", 4)
 		s.beat("a joins", g, "a", 0, subscribed(t), instance("i"))
 		s.beat("taken", g, "b", 0, subscribed(t), instance("i"))
 		s.beat("another's", g, "b", 2, instance("i"))
@@ -170,22 +197,21 @@ var consumerScripts = []Script{
 		s.do("describe", 1, consumerDescribeOf(g))
 	}},
 	{"ConsumerGroupHeartbeat/static-own-id", func(s *S) {
-		g, t := s.group("g"), s.create("t", 4)
+		g, t := s.groupOn("g", "t", 4)
 		s.beat("a joins", g, "a", 0, subscribed(t), instance("i"))
 		s.beat("a joins again", g, "a", 0, subscribed(t), instance("i"))
 	}},
 	{"ConsumerGroupHeartbeat/range", func(s *S) {
-		g, t, u := s.group("g"), s.create("t", 3), s.create("u", 3)
+		g, t := s.groupOn("g", "t", 3)
+		u := s.createFor(g, "u", 3)
 		s.beat("a joins", g, "a", 0, subscribed(t, u), assignor("range"))
-		s.nextAssignment()
 		s.beat("b joins", g, "b", 0, subscribed(t, u), assignor("range"))
 		s.do("describe", 1, consumerDescribeOf(g))
-		s.nextAssignment()
 		s.beat("c joins", g, "c", 0, subscribed(t, u), instance("i"), assignor("range"))
 		s.do("describe", 1, consumerDescribeOf(g))
 	}},
 	{"ConsumerGroupHeartbeat/other-protocols", func(s *S) {
-		g, t := s.group("g"), s.create("t", 4)
+		g, t := s.groupOn("g", "t", 4)
 		s.beat("a joins", g, "a", 0, subscribed(t))
 		s.each("heartbeat", 0, 4, func(int16) kmsg.Request { return heartbeatOf(g, "a", 2) })
 		s.do("sync", 4, syncOf(g, "a", 2))
@@ -198,7 +224,7 @@ var consumerScripts = []Script{
 		s.do("describe", 1, consumerDescribeOf(g))
 	}},
 	{"ConsumerGroupHeartbeat/empty-classic-group", func(s *S) {
-		g, t := s.group("g"), s.create("t", 4)
+		g, t := s.groupOn("g", "t", 4)
 		s.do("commit", 8, commitOf(g, oc{t, 0, 5}))
 		s.beat("joins", g, "a", 0, subscribed(t))
 		s.do("fetch", 9, offsetsOf(g, oc{t, 0, 0}))
@@ -212,7 +238,7 @@ var consumerScripts = []Script{
 		s.each("none", 0, 1, func(int16) kmsg.Request { return consumerDescribeOf() })
 	}},
 	{"OffsetCommit/consumer-group", func(s *S) {
-		g, t := s.group("g"), s.create("t", 4)
+		g, t := s.groupOn("g", "t", 4)
 		s.halved(g, t)
 		for _, v := range []int16{2, 5, 8} {
 			s.do("old", v, by(commitOf(g, oc{t, 0, 1}), "a", 3))
@@ -228,7 +254,7 @@ var consumerScripts = []Script{
 		s.do("delete offsets", 0, offsetDeleteOf(g, oc{t, 0, 0}))
 	}},
 	{"OffsetFetch/consumer-group", func(s *S) {
-		g, t := s.group("g"), s.create("t", 4)
+		g, t := s.groupOn("g", "t", 4)
 		s.halved(g, t)
 		s.do("commit", 9, by(commitOf(g, oc{t, 0, 1}), "a", 3))
 		as := func(member *string, epoch int32) func(int16) kmsg.Request {

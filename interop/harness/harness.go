@@ -45,6 +45,13 @@ var shared struct {
 	leatBin string
 }
 
+// Settings are added to those of both shared brokers; AtEnd is printed below the tails of their output. A suite may set
+// them before it calls Main.
+var (
+	Settings []string
+	AtEnd    = func() string { return "" }
+)
+
 // Main runs the tests of a suite and stops the shared peers. It is the whole body of TestMain.
 func Main(m *testing.M) {
 	code := m.Run()
@@ -58,6 +65,9 @@ func Main(m *testing.M) {
 	}
 	if shared.dir != "" {
 		os.RemoveAll(shared.dir)
+	}
+	if text := AtEnd(); text != "" {
+		fmt.Fprintf(os.Stderr, "--- in short\n%s", text)
 	}
 	os.Exit(code)
 }
@@ -142,13 +152,13 @@ func startSharedLocked(kind string) (*Peer, error) {
 		if addr := os.Getenv("LEAT_INTEROP_KAFKA"); addr != "" {
 			return &Peer{Kind: KafkaKind, Addr: addr}, nil
 		}
-		return startKafka(dir, nil)
+		return startKafka(dir, Settings)
 	}
 	bin, err := leatBinaryLocked()
 	if err != nil {
 		return nil, err
 	}
-	p := &Peer{Kind: LeatKind, Dir: dir, bin: bin, listen: "127.0.0.1:0", settings: SuiteSettings()}
+	p := &Peer{Kind: LeatKind, Dir: dir, bin: bin, listen: "127.0.0.1:0", settings: append(SuiteSettings(), Settings...)}
 	return p, p.startLeat()
 }
 
