@@ -148,6 +148,7 @@ var describeScripts = []Script{
 		s.each("transaction", 1, 6, func(int16) kmsg.Request { return findOf(1, s.name("txn")) })
 	}},
 	{"FindCoordinator/odd", func(s *S) {
+		s.coordinator(s.name("group")) // as above: the empty key is a group's
 		for _, kind := range []int8{-1, 2, 3} {
 			s.each(fmt.Sprintf("type %d", kind), 1, 6, func(int16) kmsg.Request { return findOf(kind, "x") })
 		}
