@@ -73,6 +73,11 @@ func (s *Shard) Delete(_ int64, id string, to machine.Ticket, out *machine.Out) 
 		out.Answer(to, protocol.NonEmptyGroup)
 		return
 	}
+	if c, ok := g.membership.(*classic); ok { // who was given an id and has not come back finds no group
+		for id := range c.pending {
+			c.forget(id)
+		}
+	}
 	var tombstone []machine.Record
 	if g.stored {
 		tombstone = g.membership.tombstones()

@@ -150,6 +150,8 @@ func (g *consumerGroup) checkCommit(req *kmsg.OffsetCommitRequest) protocol.Code
 		return protocol.UnknownMemberID
 	case req.Version < 9:
 		return protocol.UnsupportedVersion
+	case req.Generation == m.cur.epoch: // also that of a static member that is away
+		return protocol.None
 	case req.Generation > m.cur.epoch, req.Generation < 0:
 		return protocol.StaleMemberEpoch
 	}

@@ -68,7 +68,7 @@ func TestScripts(t *testing.T) {
 	for i, sc := range Scripts() {
 		t.Run(sc.ID, func(t *testing.T) {
 			t.Parallel()
-			judge(t, sc.ID, func(play int) []Difference {
+			judge(t, sc.ID, sc.What(), func(play int) []Difference {
 				run := fmt.Sprintf("%s%03d%c", results.token, i, 'a'+2*play)
 				return differences(t, sc, want, got, run)
 			})
@@ -84,6 +84,7 @@ func differences(t *testing.T, sc Script, want, got Target, run string) []Differ
 	wg.Go(func() { g = Play(sc, got, run[:len(run)-1]+string(run[len(run)-1]+1)) })
 	wg.Wait()
 	if *verbose {
+		t.Log(sc.What())
 		printTranscript(t, w)
 	}
 	ds, used := open(sc.ID, w, g, *selfMode)
@@ -96,7 +97,7 @@ func differences(t *testing.T, sc Script, want, got Target, run string) []Differ
 }
 
 // judge plays a script, and a second time if it differs.
-func judge(t *testing.T, id string, play func(n int) []Difference) {
+func judge(t *testing.T, id, asked string, play func(n int) []Difference) {
 	first := play(0)
 	if len(first) == 0 {
 		return
@@ -113,7 +114,7 @@ func judge(t *testing.T, id string, play func(n int) []Difference) {
 	}
 	results.failed[id] = same
 	results.list = append(results.list, same...)
-	t.Errorf("%d differences%s", len(same), list(same, 40))
+	t.Errorf("%d differences %s%s", len(same), asked, list(same, 40))
 }
 
 // targets are the reference and the broker to be compared with it.

@@ -178,7 +178,9 @@ func (s *S) peer() *peer {
 	if err != nil {
 		s.abort("dial: %v", err)
 	}
-	return &peer{s: s, c: c}
+	p := &peer{s: s, c: c}
+	s.peers = append(s.peers, p)
+	return p
 }
 
 // send sends a request whose answer may take its time.
@@ -236,4 +238,71 @@ func (s *S) awaitMembers(group string, n int) {
 		resp := s.quiet(5, describeOf(group)).(*kmsg.DescribeGroupsResponse)
 		return len(resp.Groups[0].Members) == n
 	})
+}
+
+// --- changes to requests
+
+func noProtocols(r *kmsg.JoinGroupRequest) { r.Protocols = nil }
+func noType(r *kmsg.JoinGroupRequest)      { r.ProtocolType = "" }
+func session999(r *kmsg.JoinGroupRequest)  { r.SessionTimeoutMillis = 999 }
+func sessionHour(r *kmsg.JoinGroupRequest) { r.SessionTimeoutMillis = 3_600_000 }
+
+func ofType(name string) func(*kmsg.JoinGroupRequest) {
+	return func(r *kmsg.JoinGroupRequest) { r.ProtocolType = name }
+}
+
+// named is a SyncGroup with other names.
+func named(r *kmsg.SyncGroupRequest, kind, protocol *string) *kmsg.SyncGroupRequest {
+	r.ProtocolType, r.Protocol = kind, protocol
+	return r
+}
+
+func syncAs(instance string, r *kmsg.SyncGroupRequest) *kmsg.SyncGroupRequest {
+	r.InstanceID = &instance
+	return r
+}
+
+func beatAs(instance string, r *kmsg.HeartbeatRequest) *kmsg.HeartbeatRequest {
+	r.InstanceID = &instance
+	return r
+}
+
+// leaveAs gives the first of the members that leave an instance.
+func leaveAs(r *kmsg.LeaveGroupRequest, instances ...string) *kmsg.LeaveGroupRequest {
+	for i := range instances {
+		r.Members[i].InstanceID = &instances[i]
+	}
+	return r
+}
+
+func commitAs(instance string, r *kmsg.OffsetCommitRequest) *kmsg.OffsetCommitRequest {
+	r.InstanceID = &instance
+	return r
+}
+
+// noted puts metadata into the first partition of a commit.
+func noted(r *kmsg.OffsetCommitRequest, metadata string) *kmsg.OffsetCommitRequest {
+	r.Topics[0].Partitions[0].Metadata = &metadata
+	return r
+}
+
+func onlyStable(r *kmsg.OffsetFetchRequest) *kmsg.OffsetFetchRequest {
+	r.RequireStable = true
+	return r
+}
+
+func offsetsAs(member string, epoch int32, r *kmsg.OffsetFetchRequest) *kmsg.OffsetFetchRequest {
+	r.Groups[0].MemberID, r.Groups[0].MemberEpoch = &member, epoch
+	return r
+}
+
+func withOperations(r *kmsg.DescribeGroupsRequest) *kmsg.DescribeGroupsRequest {
+	r.IncludeAuthorizedOperations = true
+	return r
+}
+
+func listGroupsOf(states, types []string) *kmsg.ListGroupsRequest {
+	r := kmsg.NewPtrListGroupsRequest()
+	r.StatesFilter, r.TypesFilter = states, types
+	return r
 }

@@ -14,6 +14,7 @@ package differential
 import (
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -23,6 +24,21 @@ import (
 type Script struct {
 	ID  string
 	Run func(s *S)
+}
+
+// asks makes a script that comes with a line about what it asks.
+func asks(id, what string, run func(s *S)) Script {
+	asked.Store(id, what)
+	return Script{id, run}
+}
+
+var asked sync.Map // lines by script id
+
+// What is the line about a script, if it has one.
+func (sc Script) What() string {
+	what, _ := asked.Load(sc.ID)
+	text, _ := what.(string)
+	return text
 }
 
 // API is the part of the ID before the slash.
@@ -37,7 +53,7 @@ func Scripts() []Script {
 	for _, s := range [][]Script{
 		apiVersionsScripts, framingScripts, metadataScripts, produceScripts, produceBatchScripts, idempotenceScripts,
 		fetchScripts, fetchSessionScripts, listOffsetsScripts, createTopicsScripts, topicAdminScripts, epochScripts,
-		configScripts, describeScripts, groupScripts, consumerScripts,
+		configScripts, describeScripts, groupScripts, consumerScripts, stateScripts(),
 	} {
 		all = append(all, s...)
 	}
@@ -59,6 +75,7 @@ type S struct {
 	c     *conn // the script's own connection; nil: dial before the next use
 	admin *conn // for preparation
 	n     *normaliser
+	peers []*peer
 	steps []Step
 	label string // prefix of the next labels
 
@@ -112,6 +129,9 @@ func Play(sc Script, target Target, run string) (steps []Step) {
 		}
 		if s.admin != nil {
 			s.admin.close()
+		}
+		for _, p := range s.peers {
+			p.c.close()
 		}
 		if a, ok := recover().(aborted); ok {
 			s.steps = append(s.steps, Step{"preparation", fields{{"outcome", "failed: " + a.err.Error()}}})
