@@ -56,6 +56,7 @@ type classic struct {
 	waiting   int                // members whose JoinGroup waits
 	unsynced  map[string]bool    // members of this generation that have not sent their SyncGroup
 	newMember bool               // somebody came during the initial rebalance delay
+	storing   int32              // the generation whose assignment was given to the log: there is one
 
 	joinTimer timer // ends the joining
 	syncTimer timer // ends the waiting for SyncGroups

@@ -318,7 +318,7 @@ func (c *modelClient) heard(code int16) {
 
 func (m *model) beat(c *modelClient) {
 	r := kmsg.NewPtrHeartbeatRequest()
-	r.Version, r.Group, r.MemberID, r.Generation, r.InstanceID = 4, c.group, c.member, c.gen, c.instance
+	r.Version, r.Group, r.MemberID, r.Generation, r.InstanceID = 4, c.group, c.member, m.generation(c), c.instance
 	m.s.Heartbeat(m.now, r, m.ask("heartbeat", func(body any) {
 		a := body.(*kmsg.HeartbeatResponse)
 		m.seen["heartbeat "+code(a.ErrorCode)]++
@@ -326,11 +326,19 @@ func (m *model) beat(c *modelClient) {
 	}), &m.out)
 }
 
+// generation is what a client says that it is in: now and then that before, as if the request had crossed a rebalance.
+func (m *model) generation(c *modelClient) int32 {
+	if m.r.IntN(20) == 0 {
+		return c.gen - 1
+	}
+	return c.gen
+}
+
 func (m *model) commit(c *modelClient) {
 	r := kmsg.NewPtrOffsetCommitRequest()
 	r.Version, r.Group, r.Generation, r.MemberID, r.InstanceID = 9, c.group, -1, "", nil
 	if c.joined {
-		r.Generation, r.MemberID, r.InstanceID = c.gen, c.member, c.instance
+		r.Generation, r.MemberID, r.InstanceID = m.generation(c), c.member, c.instance
 	}
 	value := int64(m.step)
 	t := kmsg.NewOffsetCommitRequestTopic()

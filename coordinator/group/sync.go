@@ -43,7 +43,7 @@ func (g *classic) sync(nowMs int64, req *kmsg.SyncGroupRequest, to machine.Ticke
 		g.answerSync(m, syncError(protocol.RebalanceInProgress), out) // of a connection that gave up
 		m.sync = to
 		g.synced(m.id)
-		if m.id == g.leader {
+		if m.id == g.leader && g.storing != g.generation { // asked again, it waits with the others
 			g.storeAssignment(req, out)
 		}
 	case Stable:
@@ -83,7 +83,7 @@ func (g *classic) storeAssignment(req *kmsg.SyncGroupRequest, out *machine.Out) 
 		}
 	}
 	generation, before := g.generation, g.stored
-	g.stored = true
+	g.stored, g.storing = true, generation
 	record := g.groupRecord(func(m *member) []byte { return assignment[m.id] })
 	out.Write([]machine.Record{record}, func(nowMs int64, err error, out *machine.Out) {
 		if err != nil {
@@ -93,6 +93,7 @@ func (g *classic) storeAssignment(req *kmsg.SyncGroupRequest, out *machine.Out) 
 			return // the next rebalance has begun meanwhile
 		}
 		if err != nil {
+			g.storing = 0
 			code := writeCode(err)
 			for _, m := range g.members.list {
 				m.assignment = nil
