@@ -9,7 +9,7 @@ import (
 
 // foreignKeys are the broker keys of Kafka, now or once, that mean nothing to leat: a file that sets them loads, with a warning each. They are
 // listed one by one, so that a typing error in one of them is found like any other.
-var foreignKeys = foreign(securityKeys, groupKeys, clusterKeys, compactionKeys, tieredKeys, designKeys, formerKeys)
+var foreignKeys = foreign(securityKeys, coordinatorKeys, clusterKeys, compactionKeys, tieredKeys, designKeys, formerKeys)
 
 // foreignPrefixes are families of keys whose rest is free.
 var foreignPrefixes = []string{"listener.name.", "zookeeper.", "password.encoder.", "rlmm.config.", "rsm.config."}
@@ -80,12 +80,10 @@ ssl.truststore.type
 `
 
 // Groups, transactions and share groups: not there so far.
-const groupKeys = `
+const coordinatorKeys = `
 add.partitions.to.txn.retry.backoff.max.ms add.partitions.to.txn.retry.backoff.ms errors.deadletterqueue.auto.create.topics.enable
 errors.deadletterqueue.topic.name.prefix 
-group.consumer.max.assignment.interval.ms group.consumer.max.heartbeat.interval.ms group.consumer.max.session.timeout.ms
-group.consumer.migration.policy group.consumer.min.assignment.interval.ms group.consumer.min.heartbeat.interval.ms
-group.consumer.min.session.timeout.ms group.coordinator.append.linger.ms
+group.consumer.migration.policy group.coordinator.append.linger.ms
 group.coordinator.background.threads group.coordinator.cached.buffer.max.bytes group.coordinator.rebalance.protocols
 group.coordinator.threads
 group.share.assignment.interval.ms group.share.assignors group.share.delivery.count.limit group.share.heartbeat.interval.ms

@@ -8,18 +8,14 @@ import (
 // Scope says what a key configures. The same name may exist in both scopes (min.insync.replicas): the broker's is the topic's default.
 type Scope uint8
 
-// The two scopes.
+// The scopes.
 const (
 	BrokerScope Scope = iota
 	TopicScope
+	GroupScope
 )
 
-func (s Scope) String() string {
-	if s == TopicScope {
-		return "topic"
-	}
-	return "broker"
-}
+func (s Scope) String() string { return [...]string{"broker", "topic", "group"}[s] }
 
 // Type is a key's type, with the numbers of DescribeConfigs v3+.
 type Type uint8
@@ -48,16 +44,17 @@ const (
 	DynamicDefault        // set at run time for all brokers
 	DynamicBroker         // set at run time for this broker
 	TopicOverride         // set on the topic
+	GroupOverride         // set on the group
 )
 
 // String names the source as `leat config` shows it.
 func (s Source) String() string {
-	return [...]string{"default", "file", "flag", "dynamic default", "dynamic broker", "topic"}[s]
+	return [...]string{"default", "file", "flag", "dynamic default", "dynamic broker", "topic", "group"}[s]
 }
 
 // KafkaCode is the number of the source in DescribeConfigs: file and flag are both its "static broker".
 func (s Source) KafkaCode() int8 {
-	return [...]int8{5, 4, 4, 3, 2, 1}[s]
+	return [...]int8{5, 4, 4, 3, 2, 1, 8}[s]
 }
 
 // Key describes one configuration key.
@@ -68,8 +65,8 @@ type Key struct {
 	Default   string // as it would be written in a file
 	Nullable  bool   // broker keys: may be not set at all, and is not by default; DescribeConfigs shows null
 	Doc       string
-	BrokerKey string // topic keys: the broker key that gives the default first; "" = none
-	Dynamic   bool   // may be changed while the broker runs; true for every topic key
+	BrokerKey string // topic and group keys: the broker key that gives the default first; "" = none
+	Dynamic   bool   // may be changed while the broker runs; true for every topic and group key
 	Sensitive bool   // the value is never shown
 	NoEffect  bool   // accepted for the sake of Kafka's files: setting it gives a warning
 	Values    []string
@@ -101,7 +98,7 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Msg }
 
-// tables are the two key tables by name; the topics' rows are completed from the broker's (default, Dynamic, BrokerKey).
+// tables are the key tables by name; the topics' rows are completed from the broker's (default, Dynamic, BrokerKey).
 var (
 	brokerByName = indexBrokerKeys()
 	topicByName  = indexTopicKeys()
@@ -145,14 +142,17 @@ func chainDefault(k *topicKey) string {
 	panic("BUG: no link of " + k.Name + " has a default")
 }
 
-// Keys returns every key, brokers first, each scope in order of name.
+// Keys returns every key, brokers first, then topics, then groups, each scope in order of name.
 func Keys() []Key {
-	keys := make([]Key, 0, len(brokerKeys)+len(topicKeys))
+	keys := make([]Key, 0, len(brokerKeys)+len(topicKeys)+len(groupKeys))
 	for i := range brokerKeys {
 		keys = append(keys, brokerKeys[i].Key)
 	}
 	for i := range topicKeys {
 		keys = append(keys, topicKeys[i].Key)
+	}
+	for i := range groupKeys {
+		keys = append(keys, groupKeys[i].Key)
 	}
 	slices.SortFunc(keys, func(a, b Key) int {
 		if a.Scope != b.Scope {
@@ -165,14 +165,19 @@ func Keys() []Key {
 
 // Lookup finds a key by scope and name.
 func Lookup(scope Scope, name string) (Key, bool) {
-	if scope == TopicScope {
+	switch scope {
+	case TopicScope:
 		if k := topicByName[name]; k != nil {
 			return k.Key, true
 		}
-		return Key{}, false
-	}
-	if k := brokerByName[name]; k != nil {
-		return k.Key, true
+	case GroupScope:
+		if k := groupByName[name]; k != nil {
+			return k.Key, true
+		}
+	default:
+		if k := brokerByName[name]; k != nil {
+			return k.Key, true
+		}
 	}
 	return Key{}, false
 }

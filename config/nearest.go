@@ -3,6 +3,7 @@ package config
 import (
 	"cmp"
 	"fmt"
+	"strings"
 )
 
 // Nearest returns the known key of a scope whose name is closest to name; "" when nothing is near.
@@ -14,14 +15,19 @@ func Nearest(scope Scope, name string) string {
 			best, bestDistance = candidate, d
 		}
 	}
-	if scope == TopicScope {
+	switch scope {
+	case TopicScope:
 		for i := range topicKeys {
 			consider(topicKeys[i].Name)
 		}
-		return best
-	}
-	for i := range brokerKeys {
-		consider(brokerKeys[i].Name)
+	case GroupScope:
+		for i := range groupKeys {
+			consider(groupKeys[i].Name)
+		}
+	default:
+		for i := range brokerKeys {
+			consider(brokerKeys[i].Name)
+		}
 	}
 	return best
 }
@@ -58,26 +64,61 @@ func unknownKey(scope Scope, name string) *Error {
 	return &Error{Key: name, Msg: fmt.Sprintf("unknown %s config key %q%s", scope, name, hint(scope, name))}
 }
 
+// hint says where a name belongs that is not of the scope, or what was probably meant.
 func hint(scope Scope, name string) string {
-	if scope == BrokerScope {
-		if t := topicByName[name]; t != nil {
-			if t.BrokerKey == "" {
-				return ": it is a topic key and has no default for all topics"
-			}
-			return fmt.Sprintf(": it is a topic key; the broker key that sets it for all topics is %s", t.BrokerKey)
-		}
-	} else if brokerByName[name] != nil {
-		for i := range topicKeys {
-			for _, l := range topicKeys[i].chain {
-				if l.broker == name {
-					return fmt.Sprintf(": it is a broker key; the topic key is %s", topicKeys[i].Name)
-				}
-			}
-		}
-		return ": it is a broker key"
+	var elsewhere string
+	switch scope {
+	case BrokerScope:
+		elsewhere = hintForBroker(name)
+	case TopicScope:
+		elsewhere = hintForTopic(name)
+	case GroupScope:
+		elsewhere = hintForGroup(name)
 	}
-	if near := Nearest(scope, name); near != "" {
+	if near := Nearest(scope, name); elsewhere == "" && near != "" {
 		return fmt.Sprintf("; did you mean %s?", near)
+	}
+	return elsewhere
+}
+
+func hintForBroker(name string) string {
+	if t := topicByName[name]; t != nil {
+		if t.BrokerKey == "" {
+			return ": it is a topic key and has no default for all topics"
+		}
+		return fmt.Sprintf(": it is a topic key; the broker key that sets it for all topics is %s", t.BrokerKey)
+	}
+	if g := groupByName[name]; g != nil {
+		return fmt.Sprintf(": it is a group key; the broker key that sets it for all groups is %s", g.BrokerKey)
+	}
+	return ""
+}
+
+func hintForTopic(name string) string {
+	if brokerByName[name] == nil {
+		return ""
+	}
+	for i := range topicKeys {
+		for _, l := range topicKeys[i].chain {
+			if l.broker == name {
+				return fmt.Sprintf(": it is a broker key; the topic key is %s", topicKeys[i].Name)
+			}
+		}
+	}
+	return ": it is a broker key"
+}
+
+func hintForGroup(name string) string {
+	for i := range groupKeys {
+		if groupKeys[i].BrokerKey == name {
+			return fmt.Sprintf(": it is a broker key; the group key is %s", groupKeys[i].Name)
+		}
+	}
+	switch {
+	case strings.HasPrefix(name, "share.") || strings.HasPrefix(name, "errors.deadletterqueue."):
+		return ": share groups are not there"
+	case strings.HasPrefix(name, "streams."):
+		return ": streams groups are not there"
 	}
 	return ""
 }

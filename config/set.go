@@ -19,7 +19,7 @@ type Set struct {
 	}
 }
 
-// layers holds values as they were given, by source and by the name they were given under. Default and TopicOverride stay empty.
+// layers holds values as they were given, by source and by the name they were given under. Default and TopicOverride stay empty; groups have no layer.
 type layers [TopicOverride + 1]map[string]string
 
 // strongestFirst are the sources a broker key can have besides its default.

@@ -82,7 +82,7 @@ func TestDefaults(t *testing.T) {
 // Every key says what it is for; every field of the typed structures is filled from the table (that a default is what it says is tested above).
 func TestKeysDocumented(t *testing.T) {
 	keys := Keys()
-	if len(keys) != len(brokerKeys)+len(topicKeys) {
+	if len(keys) != len(brokerKeys)+len(topicKeys)+len(groupKeys) {
 		t.Fatalf("%d keys", len(keys))
 	}
 	for i, k := range keys {
