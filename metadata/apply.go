@@ -29,12 +29,14 @@ type editor struct {
 	topics     shardsEditor[string, *Topic]
 	byID       shardsEditor[[16]byte, *Topic]
 	normalized shardsEditor[string, string]
+	groups     shardsEditor[string, map[string]string]
 	drafts     map[[16]byte]*draft
 	order      []*draft // drafts in order of first change
 	removed    [][16]byte
 
 	brokers      map[int32]bool  // changed
 	configs      map[string]bool // changed
+	groupConfigs map[string]bool // changed
 	features     bool
 	ownsBrokers  bool
 	ownsConfigs  bool
@@ -55,7 +57,7 @@ type draft struct {
 func newEditor(prev *Image) *editor {
 	next := &Image{offset: prev.offset, epoch: prev.epoch, brokers: prev.brokers, configs: prev.configs,
 		features: prev.features, producerID: prev.producerID, partitions: prev.partitions}
-	return &editor{next: next, topics: prev.topics.edit(), byID: prev.byID.edit(), normalized: prev.normalized.edit(),
+	return &editor{next: next, topics: prev.topics.edit(), byID: prev.byID.edit(), normalized: prev.normalized.edit(), groups: prev.groups.edit(),
 		drafts: map[[16]byte]*draft{}}
 }
 
@@ -318,6 +320,9 @@ func (e *editor) config(r ConfigRecord) error {
 	case BrokerResource:
 		e.brokerConfig(r)
 		return nil
+	case GroupResource:
+		e.groupConfig(r)
+		return nil
 	}
 	return fmt.Errorf("configs of resource type %d: %w", r.Resource, errNewer)
 }
@@ -353,6 +358,22 @@ func (e *editor) brokerConfig(r ConfigRecord) {
 	}
 }
 
+func (e *editor) groupConfig(r ConfigRecord) {
+	if e.groupConfigs == nil {
+		e.groupConfigs = map[string]bool{}
+	}
+	own, _ := e.groups.get(r.Name)
+	if !e.groupConfigs[r.Name] {
+		own = maps.Clone(own)
+	}
+	e.groupConfigs[r.Name] = true
+	if own = setConfig(own, r); own == nil {
+		e.groups.remove(r.Name)
+	} else {
+		e.groups.put(r.Name, own)
+	}
+}
+
 // setConfig changes m, which is the caller's; an empty map becomes nil.
 func setConfig(m map[string]string, r ConfigRecord) map[string]string {
 	if !r.Delete {
@@ -379,7 +400,8 @@ func (e *editor) producerIDs(r ProducerIDs) error {
 // finish returns the image and the delta; the editor is spent.
 func (e *editor) finish() (*Image, *Delta) {
 	e.next.topics, e.next.byID, e.next.normalized = e.topics.freeze(), e.byID.freeze(), e.normalized.freeze()
-	d := &Delta{Features: e.features, Brokers: sortedKeys(e.brokers), BrokerConfigs: sortedKeys(e.configs)}
+	e.next.groups = e.groups.freeze()
+	d := &Delta{Features: e.features, Brokers: sortedKeys(e.brokers), BrokerConfigs: sortedKeys(e.configs), GroupConfigs: sortedKeys(e.groupConfigs)}
 	for _, t := range e.order {
 		t.addTo(d)
 	}

@@ -109,6 +109,27 @@ func TestBrokerConfigs(t *testing.T) {
 	}
 }
 
+func TestGroupConfigs(t *testing.T) {
+	set := func(group, key, value string) ConfigRecord {
+		return ConfigRecord{Resource: GroupResource, Name: group, Key: key, Value: value}
+	}
+	i1, d := apply(t, Empty(), set("b", "k", "1"), set("a", "k", "2"), set("b", "l", "3"))
+	if !reflect.DeepEqual(d.GroupConfigs, []string{"a", "b"}) || d.Empty() {
+		t.Errorf("delta %+v", d)
+	}
+	i2, d := apply(t, i1, set("b", "k", "4"), ConfigRecord{Resource: GroupResource, Name: "a", Key: "k", Delete: true},
+		set("c", "k", "5"), ConfigRecord{Resource: GroupResource, Name: "c", Key: "k", Delete: true})
+	if !reflect.DeepEqual(d.GroupConfigs, []string{"a", "b", "c"}) {
+		t.Errorf("delta %+v", d)
+	}
+	if got := fmt.Sprint(i1.ConfiguredGroups(), i1.GroupConfig("a"), i1.GroupConfig("b"), i1.GroupConfig("z")); got != "[a b] map[k:2] map[k:1 l:3] map[]" {
+		t.Errorf("the image before: %s", got)
+	}
+	if got := fmt.Sprint(i2.ConfiguredGroups(), i2.GroupConfig("a") == nil, i2.GroupConfig("b")); got != "[b] true map[k:4 l:3]" {
+		t.Errorf("the image after: %s", got)
+	}
+}
+
 func TestTopicsAreSorted(t *testing.T) {
 	image := brokers(t, 1, 0)
 	for n, name := range []string{"c", "a", "b"} {

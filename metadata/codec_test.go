@@ -35,6 +35,7 @@ func samples() []Record {
 		RemoveTopic{ID: id(3)},
 		ConfigRecord{Resource: TopicResource, Name: "orders", Key: "retention.ms", Value: "1000"},
 		ConfigRecord{Resource: BrokerResource, Key: "log.retention.ms", Delete: true},
+		ConfigRecord{Resource: GroupResource, Name: "billing", Key: "consumer.session.timeout.ms", Value: "50000"},
 		ProducerIDs{Broker: 7, BrokerEpoch: 1, Next: 1000},
 		snapshotHeader{Offset: 77, Epoch: 2, TimeMs: 1764522000000},
 		snapshotTrailer{Records: 12, CRC: 0xdeadbeef},

@@ -22,6 +22,7 @@ type rules interface {
 	Topic(overrides map[string]string) (*config.Topic, error)
 	ValidateTopic(overrides map[string]string) error
 	ValidateDynamic(source config.Source, values map[string]string) error
+	ValidateGroup(own map[string]string) error
 }
 
 // recordsPerRequestMax bounds what one request may change, so that it fits one batch of the metadata log and is applied as a

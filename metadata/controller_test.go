@@ -241,6 +241,59 @@ func TestAlterConfigsAnswers(t *testing.T) {
 	f("ok", same, ResourceConfig{Type: BrokerResource, Name: "1", Changes: []ConfigChange{{Name: "log.retention.ms", Value: "5"}}})
 }
 
+// Configs of groups: a group need not exist, and its values are held to the limits of the broker.
+func TestAlterGroupConfigs(t *testing.T) {
+	const session, heartbeat = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
+	image, _ := apply(t, brokers(t, 1, 0), ConfigRecord{Resource: GroupResource, Name: "g", Key: session, Value: "50000"})
+	f := func(want, configs string, replace bool, name string, changes ...ConfigChange) {
+		t.Helper()
+		records, results := testController().alterConfigs(image, AlterConfigsRequest{Resources: []ResourceConfig{{Type: GroupResource, Name: name, Replace: replace, Changes: changes}}})
+		next, _, err := image.Apply(0, records)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := fmt.Sprint(next.GroupConfig(name))
+		if describe(results[0].Err) != want || got != "map["+configs+"]" {
+			t.Errorf("%q %+v: %s, %s", name, changes, describe(results[0].Err), got)
+		}
+	}
+	const same = session + ":50000"
+	f("ok", session+":55000", false, "g", ConfigChange{Name: session, Value: "55000"})
+	f("ok", heartbeat+":6000 "+same, false, "g", ConfigChange{Name: heartbeat, Value: "6000"})
+	f("ok", "", false, "g", ConfigChange{Name: session, Op: OpDelete, Null: true})
+	f("ok", same, false, "g", ConfigChange{Name: "nosuch", Op: OpDelete, Null: true})
+	f("ok", heartbeat+":6000", true, "g", ConfigChange{Name: heartbeat, Value: "6000"})
+	f("ok", "", true, "g")
+	f("ok", session+":60000", false, "not there/ä", ConfigChange{Name: session, Value: "60000"})
+	f("InvalidConfig", same, false, "g", ConfigChange{Name: session, Value: "60001"})
+	f("InvalidConfig", same, false, "g", ConfigChange{Name: session, Value: "x"})
+	f("InvalidConfig", same, true, "g", ConfigChange{Name: heartbeat, Value: "1"})
+	f("InvalidConfig", same, false, "g", ConfigChange{Name: "nosuch", Value: "1"})
+	f("InvalidConfig", same, false, "g", ConfigChange{Name: "share.session.timeout.ms", Value: "50000"})
+	f("InvalidConfig", same, false, "g", ConfigChange{Name: session, Op: OpAppend, Value: "1"})
+	f("InvalidConfig", same, false, "g", ConfigChange{Name: "streams.rack.aware.assignment.tags", Op: OpAppend, Value: "a"})
+	f("InvalidRequest", same, false, "g", ConfigChange{Name: session, Null: true})
+	f("InvalidRequest", "", false, "", ConfigChange{Name: session, Value: "50000"})
+	f("InvalidRequest", "", false, strings.Repeat("g", groupIDBytesMax+1), ConfigChange{Name: session, Value: "50000"})
+	f("ok", same, false, strings.Repeat("g", groupIDBytesMax), ConfigChange{Name: session, Value: "50000"})
+}
+
+// Any client can set configs of groups that nobody uses: there is an end to it, for new groups.
+func TestConfiguredGroupsAreBounded(t *testing.T) {
+	const session = "consumer.session.timeout.ms"
+	records := make([]Record, configuredGroupsMax)
+	for n := range records {
+		records[n] = ConfigRecord{Resource: GroupResource, Name: fmt.Sprint(n), Key: session, Value: "50000"}
+	}
+	image, _ := apply(t, brokers(t, 1, 0), records...)
+	for name, want := range map[string]string{"another": "PolicyViolation", "7": "ok"} {
+		_, results := testController().alterConfigs(image, AlterConfigsRequest{Resources: []ResourceConfig{{Type: GroupResource, Name: name, Changes: []ConfigChange{{Name: session, Value: "51000"}}}}})
+		if got := describe(results[0].Err); got != want {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+}
+
 // A request may be 100 MiB long and is planned while all other changes wait: what it costs must grow with its length, no faster. With a loop in a loop this
 // test takes many minutes.
 func TestPlansOfHugeRequests(t *testing.T) {

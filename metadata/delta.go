@@ -8,6 +8,7 @@ type Delta struct {
 
 	Brokers       []int32  // ids of brokers registered, fenced or unfenced
 	BrokerConfigs []string // resource names ("" = default) whose configs changed
+	GroupConfigs  []string // ids of groups whose configs changed
 	Features      bool
 }
 
@@ -21,5 +22,5 @@ type TopicChange struct {
 // Empty says that nothing changed that anyone outside could see.
 func (d *Delta) Empty() bool {
 	return len(d.Created) == 0 && len(d.Changed) == 0 && len(d.Removed) == 0 && len(d.Brokers) == 0 &&
-		len(d.BrokerConfigs) == 0 && !d.Features
+		len(d.BrokerConfigs) == 0 && len(d.GroupConfigs) == 0 && !d.Features
 }

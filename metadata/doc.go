@@ -48,7 +48,7 @@
 //	   7  PartitionChange     topic id 16 bytes, partition varint, mask 1 byte, then what the mask names, in this order:
 //	                          1 replicas, 2 isr, 4 elr (arrays of varint), 8 leader varint (-1 none)
 //	   8  RemoveTopic         id 16 bytes
-//	   9  Config              resource type 1 byte (2 topic, 4 broker), resource name string, key string, delete bool, value string
+//	   9  Config              resource type 1 byte (2 topic, 4 broker, 32 group), resource name string, key string, delete bool, value string
 //	  10  ProducerIDs         broker varint, broker epoch varint, next id varint
 //	  64  SnapshotHeader      offset varint, epoch varint, time varint (ms since the Unix epoch); only in snapshots
 //	  65  SnapshotTrailer     records varint, CRC 4 bytes big endian; only in snapshots

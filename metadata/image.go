@@ -55,7 +55,8 @@ type Image struct {
 	epoch  int32 // leader epoch of the last of them
 
 	brokers    map[int32]*BrokerInfo
-	configs    map[string]map[string]string // broker configs; key "" = default of all brokers
+	configs    map[string]map[string]string      // broker configs; key "" = default of all brokers
+	groups     shards[string, map[string]string] // configs of groups; none is empty
 	features   map[string]int16
 	producerID int64 // next id to hand out
 
@@ -115,6 +116,17 @@ func (i *Image) Brokers() []*BrokerInfo {
 // BrokerConfig returns the dynamic configs of one broker, by the resource name Kafka uses: the decimal id, or "" for the
 // default of all brokers. Don't change the map; nil when there are none.
 func (i *Image) BrokerConfig(name string) map[string]string { return i.configs[name] }
+
+// GroupConfig returns the configs of a group, which need not exist. Don't change the map; nil when there are none.
+func (i *Image) GroupConfig(group string) map[string]string { c, _ := i.groups.get(group); return c }
+
+// ConfiguredGroups returns the ids of the groups that have configs, in order.
+func (i *Image) ConfiguredGroups() []string {
+	ids := make([]string, 0, i.groups.n)
+	i.groups.each(func(id string, _ map[string]string) bool { ids = append(ids, id); return true })
+	slices.Sort(ids)
+	return ids
+}
 
 // Features returns the finalised feature levels. Don't change the map.
 func (i *Image) Features() map[string]int16 { return i.features }

@@ -9,6 +9,12 @@ import (
 	"github.com/leatmq/leat/config"
 )
 
+// Bounds of what groups may have: any client can set configs of groups that nobody uses.
+const (
+	configuredGroupsMax = 100_000
+	groupIDBytesMax     = 32767 // what a string of Kafka's protocol holds
+)
+
 // alterConfigs plans an AlterConfigsRequest. The result's order is the request's.
 func (c *controller) alterConfigs(image *Image, r AlterConfigsRequest) ([]Record, []ConfigResult) {
 	type resource struct {
@@ -57,10 +63,13 @@ func (c *controller) alterResource(image *Image, rc *ResourceConfig) ([]Record, 
 	if err := c.validate(rc, old, next); err != nil {
 		return nil, err
 	}
+	if rc.Type == GroupResource && len(old) == 0 && len(next) > 0 && image.groups.n >= configuredGroupsMax {
+		return nil, errorf(PolicyViolation, "%d groups have configs already: no other can have any.", image.groups.n)
+	}
 	return configRecords(rc, old, next), nil
 }
 
-// resourceConfig is the present configs of a resource that must exist.
+// resourceConfig is the present configs of a resource that must exist; groups need not.
 func resourceConfig(image *Image, rc *ResourceConfig) (map[string]string, *Error) {
 	switch rc.Type {
 	case TopicResource:
@@ -84,6 +93,14 @@ func resourceConfig(image *Image, rc *ResourceConfig) (map[string]string, *Error
 			return nil, errorf(InvalidRequest, "No broker with id %s is registered.", rc.Name)
 		}
 		return image.BrokerConfig(rc.Name), nil
+	case GroupResource:
+		if rc.Name == "" {
+			return nil, errorf(InvalidRequest, "Default group resources are not allowed.")
+		}
+		if len(rc.Name) > groupIDBytesMax {
+			return nil, errorf(InvalidRequest, "The id of a group has %d bytes: allowed are %d.", len(rc.Name), groupIDBytesMax)
+		}
+		return image.GroupConfig(rc.Name), nil
 	}
 	return nil, errorf(InvalidRequest, "Configs of resource type %d are not supported.", rc.Type)
 }
@@ -158,8 +175,11 @@ func opVerb(op ConfigOp) string {
 }
 
 func scopeOf(kind ResourceType) config.Scope {
-	if kind == TopicResource {
+	switch kind {
+	case TopicResource:
 		return config.TopicScope
+	case GroupResource:
+		return config.GroupScope
 	}
 	return config.BrokerScope
 }
@@ -213,9 +233,13 @@ func splitList(s string) []string {
 // validate says whether a resource may have the configs next. What it has already is not held against it: a value that became
 // invalid with a new version must not make all other changes impossible.
 func (c *controller) validate(rc *ResourceConfig, old, next map[string]string) *Error {
-	switch {
-	case rc.Type == TopicResource:
+	switch rc.Type {
+	case TopicResource:
 		if err := c.rules.ValidateTopic(next); err != nil && (c.rules.ValidateTopic(old) == nil || setsSomething(old, next)) {
+			return errorf(InvalidConfig, "%s", err.Error())
+		}
+	case GroupResource:
+		if err := c.rules.ValidateGroup(next); err != nil && (c.rules.ValidateGroup(old) == nil || setsSomething(old, next)) {
 			return errorf(InvalidConfig, "%s", err.Error())
 		}
 	default:

@@ -67,6 +67,7 @@ type ResourceType int8
 const (
 	TopicResource  ResourceType = 2
 	BrokerResource ResourceType = 4
+	GroupResource  ResourceType = 32 // of groups that may exist or not
 )
 
 // ConfigOp is an operation of IncrementalAlterConfigs, with Kafka's numbers.
@@ -91,7 +92,7 @@ type ConfigChange struct {
 // ResourceConfig is the change of one resource.
 type ResourceConfig struct {
 	Type    ResourceType
-	Name    string // topic name; decimal broker id or "" for all brokers
+	Name    string // topic name; decimal broker id or "" for all brokers; group id
 	Changes []ConfigChange
 	Replace bool // AlterConfigs: what is not named is removed; every Op counts as OpSet
 }

@@ -86,6 +86,9 @@ func (i *Image) imageRecords(visit func(Record)) {
 	for _, name := range sortedNames(i.configs) {
 		configsOf(BrokerResource, name, i.configs[name], visit)
 	}
+	for _, id := range i.ConfiguredGroups() {
+		configsOf(GroupResource, id, i.GroupConfig(id), visit)
+	}
 }
 
 func (t *Topic) topicRecords(visit func(Record)) {

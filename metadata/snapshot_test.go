@@ -29,6 +29,7 @@ func fullImage(t testing.TB) *Image {
 	image := brokers(t, 3, 2)
 	image, _ = apply(t, image, FeatureLevel{Name: "f", Level: 3}, ProducerIDs{Next: 5000},
 		ConfigRecord{Resource: BrokerResource, Name: "", Key: "k", Value: "v"}, ConfigRecord{Resource: BrokerResource, Name: "2", Key: "k", Value: "w"},
+		ConfigRecord{Resource: GroupResource, Name: "g2", Key: "k", Value: "x"}, ConfigRecord{Resource: GroupResource, Name: "g1", Key: "k", Value: "y"},
 		BrokerChange{ID: 3, Epoch: 2, Fenced: true})
 	for n := range 200 {
 		image, _ = apply(t, image, topicRecords(fmt.Sprintf("t%03d", n), byte(n+1), 5, 1)...)
