@@ -10,7 +10,8 @@ import (
 )
 
 // AlterConfigs (33), versions 0-2, replaces everything that was set on a resource; IncrementalAlterConfigs (44), versions 0-1, sets, deletes,
-// appends to and subtracts from single keys. Both change topics and brokers, durably, before the answer. A resource that is named twice gets
+// appends to and subtracts from single keys. Both change topics, brokers and groups, durably, before the answer. A group
+// need not exist, and its configs stay when it is deleted. A resource that is named twice gets
 // INVALID_REQUEST each time; so does a kind of resource we do not have.
 
 // configChange is one resource of either request and what became of it.
@@ -125,10 +126,16 @@ func (b *Broker) checkResources(changes []configChange) {
 			b.checkBrokerResource(c)
 		case c.kind == kmsg.ConfigResourceTypeTopic && c.name == "":
 			c.refuse(protocol.InvalidRequest, "a topic resource needs the topic's name: there are no defaults of all topics but the broker's")
-		case c.kind != kmsg.ConfigResourceTypeTopic:
-			c.refuse(protocol.InvalidRequest, "this broker has configurations of topics and brokers, not of resource type "+strconv.Itoa(int(c.kind)))
+		case c.kind == kmsg.ConfigResourceTypeGroupConfig && c.name == "":
+			c.refuse(protocol.InvalidRequest, "a group resource needs the group's id: the defaults of all groups are the broker's")
+		case c.kind != kmsg.ConfigResourceTypeTopic && c.kind != kmsg.ConfigResourceTypeGroupConfig:
+			c.refuse(protocol.InvalidRequest, noConfigsOf(c.kind))
 		}
 	}
+}
+
+func noConfigsOf(kind kmsg.ConfigResourceType) string {
+	return "this broker has configurations of topics, brokers and groups, not of resource type " + strconv.Itoa(int(kind))
 }
 
 func (b *Broker) checkBrokerResource(c *configChange) {

@@ -12,7 +12,7 @@ import (
 	"github.com/leatmq/leat/protocol"
 )
 
-// DescribeConfigs (32), versions 1-4: the effective configuration of topics and of this broker, where each value comes from (synonyms) and, from
+// DescribeConfigs (32), versions 1-4: the effective configuration of topics, groups and this broker, where each value comes from (synonyms) and, from
 // v3, type and documentation. The broker "" is the default of all brokers: only what was set for it is shown. Resources may be named again, as
 // with Kafka, but not without end (maxRepeated): a short request must not have an answer without bounds.
 
@@ -84,8 +84,10 @@ func (b *Broker) configValues(q *kmsg.DescribeConfigsRequestResource) ([]config.
 		return b.topicConfigValues(q.ResourceName)
 	case kmsg.ConfigResourceTypeBroker:
 		return b.brokerConfigValues(q.ResourceName)
+	case kmsg.ConfigResourceTypeGroupConfig:
+		return b.groupConfigValues(q.ResourceName)
 	default:
-		return nil, protocol.InvalidRequest, "this broker has configurations of topics and brokers, not of resource type " + strconv.Itoa(int(q.ResourceType))
+		return nil, protocol.InvalidRequest, noConfigsOf(q.ResourceType)
 	}
 }
 
@@ -103,6 +105,14 @@ func (b *Broker) topicConfigValues(name string) ([]config.Value, protocol.Code, 
 		return nil, protocol.InvalidConfig, err.Error()
 	}
 	return values, protocol.None, ""
+}
+
+// groupConfigValues are the configs of a group, which need not exist.
+func (b *Broker) groupConfigValues(id string) ([]config.Value, protocol.Code, string) {
+	if id == "" {
+		return nil, protocol.InvalidRequest, "a group resource needs the group's id"
+	}
+	return b.config.EffectiveGroup(b.meta.Image().GroupConfig(id)), protocol.None, ""
 }
 
 func (b *Broker) brokerConfigValues(name string) ([]config.Value, protocol.Code, string) {

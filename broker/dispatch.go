@@ -54,6 +54,7 @@ var handlers = map[int16]handler{
 	protocol.KeyIncrementalAlterConfigs: {answer: handleIncrementalAlterConfigs, worker: always},
 	protocol.KeyDescribeCluster:         {answer: handleDescribeCluster},
 	protocol.KeyDescribeProducers:       {answer: handleDescribeProducers, worker: always},
+	protocol.KeyListConfigResources:     {answer: handleListConfigResources, worker: always},
 	protocol.KeyDescribeTopicPartitions: {answer: handleDescribeTopicPartitions},
 }
 

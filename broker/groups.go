@@ -27,7 +27,7 @@ type groups struct {
 	now      func() int64 // ms since the Unix epoch; see newGroups
 	runtime  *coordinator.Runtime[*group.Shard]
 	config   atomic.Pointer[group.Config]
-	consumer atomic.Pointer[group.ConsumerConfig]
+	consumer consumerConfigs
 	maxBatch atomic.Int64 // max.message.bytes of the topic
 }
 
@@ -43,7 +43,7 @@ func newGroups(b *Broker) *groups {
 		MaxBatchBytes: func(int32) int { return int(g.maxBatch.Load()) },
 		New: func(int32) *group.Shard {
 			return group.New(group.Options{Config: g.config.Load, Topics: func() group.ConsumerTopics { return topicsOf{b.meta.Image()} }, NewID: newUUID,
-				ConsumerConfig: func(string) *group.ConsumerConfig { return g.consumer.Load() }})
+				ConsumerConfig: g.consumer.of})
 		},
 	})
 	return g
@@ -57,11 +57,7 @@ func (g *groups) configure() {
 		MaxSize: c.GroupMaxSize, OffsetMetadataMaxBytes: c.OffsetMetadataMaxBytes,
 		OffsetsRetentionMs: c.OffsetsRetentionMs, OffsetsCheckIntervalMs: c.OffsetsRetentionCheckIntervalMs,
 	})
-	g.consumer.Store(&group.ConsumerConfig{
-		SessionTimeoutMs: c.GroupConsumerSessionTimeoutMs, HeartbeatIntervalMs: c.GroupConsumerHeartbeatIntervalMs,
-		AssignmentIntervalMs: c.GroupConsumerAssignmentIntervalMs, MaxSize: c.GroupConsumerMaxSize,
-		Assignors: c.GroupConsumerAssignors, RegexRefreshMs: c.GroupConsumerRegexRefreshMs,
-	})
+	g.consumer.configure(c, g.b.config, g.b.meta.Image())
 }
 
 // tick does what is due, and returns after how long to call it again, at the latest.
@@ -117,6 +113,7 @@ func (g *groups) follow(prev, next *metadata.Image, d *metadata.Delta) {
 	if topic := next.Topic(offsetsTopic); topic != prev.Topic(offsetsTopic) || len(d.Brokers) > 0 {
 		g.reconcile(next, topic)
 	}
+	g.consumer.follow(g.b.config, next, d.GroupConfigs)
 	if len(d.Removed) > 0 {
 		g.topicsDeleted(d.Removed)
 	}

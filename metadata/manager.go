@@ -226,7 +226,7 @@ func (m *Manager) Subscribe(fn func(prev, next *Image, d *Delta)) {
 
 // everything is the delta from the empty image.
 func (i *Image) everything() *Delta {
-	d := &Delta{Created: i.Topics(), BrokerConfigs: sortedNames(i.configs), Features: len(i.features) > 0}
+	d := &Delta{Created: i.Topics(), BrokerConfigs: sortedNames(i.configs), GroupConfigs: i.ConfiguredGroups(), Features: len(i.features) > 0}
 	d.Brokers = sortedKeys(i.brokers)
 	return d
 }

@@ -295,6 +295,10 @@ func TestSubscribeSeesEverything(t *testing.T) {
 	m := openTest(t, testOptions(t, vfs.NewMem(1)), newMemLog())
 	register(t, m)
 	create(t, m, spec("b", 1, 1), spec("a", 1, 1))
+	_, err := m.AlterConfigs(ctx, AlterConfigsRequest{Resources: []ResourceConfig{{Type: GroupResource, Name: "g", Changes: []ConfigChange{{Name: "consumer.session.timeout.ms", Value: "50000"}}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
 	called := 0
 	m.Subscribe(func(prev, next *Image, d *Delta) {
 		called++
@@ -302,7 +306,7 @@ func TestSubscribeSeesEverything(t *testing.T) {
 		for _, topic := range d.Created {
 			names = append(names, topic.Name)
 		}
-		if prev.Offset() != 0 || next != m.Image() || !slices.Equal(names, []string{"a", "b"}) || !reflect.DeepEqual(d.Brokers, []int32{1}) {
+		if prev.Offset() != 0 || next != m.Image() || !slices.Equal(d.GroupConfigs, []string{"g"}) || !slices.Equal(names, []string{"a", "b"}) || !reflect.DeepEqual(d.Brokers, []int32{1}) {
 			t.Errorf("prev %d, created %v, %+v", prev.Offset(), names, d)
 		}
 	})

@@ -48,6 +48,7 @@ const (
 	KeyDescribeProducers       int16 = 61
 	KeyConsumerGroupHeartbeat  int16 = 68
 	KeyConsumerGroupDescribe   int16 = 69
+	KeyListConfigResources     int16 = 74
 	KeyDescribeTopicPartitions int16 = 75
 )
 
@@ -86,6 +87,7 @@ var APIs = []API{
 	{KeyDescribeProducers, "DescribeProducers", 0, 0, 0, 0, ""},
 	{KeyConsumerGroupHeartbeat, "ConsumerGroupHeartbeat", 0, 1, 0, 0, ""},
 	{KeyConsumerGroupDescribe, "ConsumerGroupDescribe", 0, 1, 0, 0, ""},
+	{KeyListConfigResources, "ListConfigResources", 0, 1, 0, 0, ""},
 	{KeyDescribeTopicPartitions, "DescribeTopicPartitions", 0, 0, 0, 0, ""},
 }
 

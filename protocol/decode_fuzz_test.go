@@ -57,4 +57,5 @@ func FuzzDecodeDescribeCluster(f *testing.F)         { fuzzDecode(f, KeyDescribe
 func FuzzDecodeDescribeProducers(f *testing.F)       { fuzzDecode(f, KeyDescribeProducers) }
 func FuzzDecodeConsumerGroupHeartbeat(f *testing.F)  { fuzzDecode(f, KeyConsumerGroupHeartbeat) }
 func FuzzDecodeConsumerGroupDescribe(f *testing.F)   { fuzzDecode(f, KeyConsumerGroupDescribe) }
+func FuzzDecodeListConfigResources(f *testing.F)     { fuzzDecode(f, KeyListConfigResources) }
 func FuzzDecodeDescribeTopicPartitions(f *testing.F) { fuzzDecode(f, KeyDescribeTopicPartitions) }

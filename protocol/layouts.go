@@ -238,6 +238,9 @@ var requestLayouts = map[int16][]field{
 	KeyDescribeProducers: {
 		array("Topics", str("Topic"), arrayOf("Partitions", fixed("", 4))),
 	},
+	KeyListConfigResources: {
+		arrayOf("ResourceTypes", fixed("", 1)).since(1),
+	},
 	KeyDescribeTopicPartitions: {
 		array("Topics", str("Topic")),
 		fixed("ResponsePartitionLimit", 4),
