@@ -188,4 +188,22 @@ var Accepted = []Acceptance{
 		Reason: "UNKNOWN_SERVER_ERROR is an uncaught exception there, not a decision",
 		Script: `JoinGroup/in-pending`, Step: `the member as another instance .*`,
 	},
+	{
+		ID:     "D-23",
+		What:   "groups have the configs of consumer groups (consumer.*) only; those of share groups and streams groups are unknown keys, INVALID_CONFIG",
+		Reason: "those groups are not there: a value that nobody obeys must not look as if it counted",
+		Script: `DescribeConfigs/group-keys`, Step: `(all|again, and another) .*`, Path: `.*Configs(\[(share|streams|errors\.deadletterqueue)\..*|\.len)`, Got: `\(absent\)|3`,
+	},
+	{
+		ID:     "D-23",
+		What:   "groups have the configs of consumer groups (consumer.*) only; those of share groups and streams groups are unknown keys, INVALID_CONFIG",
+		Reason: "those groups are not there: a value that nobody obeys must not look as if it counted",
+		Script: `IncrementalAlterConfigs/group-keys-of-others`, Path: `.*Error(Code|Message)`, Got: `40 .*|\$message`,
+	},
+	{
+		ID:     "D-24",
+		What:   "ListConfigResources lists no loggers of brokers",
+		Reason: "their levels can be neither asked for nor changed by clients",
+		Script: `ListConfigResources/types`, Step: `loggers .*`, Path: `ConfigResources.*`,
+	},
 }
