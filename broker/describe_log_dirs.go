@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -11,7 +12,7 @@ import (
 )
 
 // DescribeLogDirs (35), versions 1-5: the log directories, their space, and the partitions in them (null topics: all). An offline directory
-// answers KAFKA_STORAGE_ERROR.
+// answers KAFKA_STORAGE_ERROR. Paths are absolute, as Kafka's are: who asks need not know where the broker was started.
 
 func handleDescribeLogDirs(b *Broker, r *request) kmsg.Response {
 	req := r.msg.(*kmsg.DescribeLogDirsRequest)
@@ -20,6 +21,9 @@ func handleDescribeLogDirs(b *Broker, r *request) kmsg.Response {
 	for _, dir := range b.engine.Dirs() {
 		d := kmsg.NewDescribeLogDirsResponseDir()
 		d.Dir, d.TotalBytes, d.UsableBytes = dir.Path, dir.Usage.Total, dir.Usage.Free
+		if path, err := filepath.Abs(dir.Path); err == nil {
+			d.Dir = path
+		}
 		if dir.Err != nil {
 			d.ErrorCode, d.TotalBytes, d.UsableBytes = int16(protocol.KafkaStorageError), -1, -1
 		} else {

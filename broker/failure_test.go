@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -41,6 +42,18 @@ func failSyncs(disk *vfs.Fault, dir, suffix string) (release func()) {
 		Before: func(vfs.Op) { <-gate },
 	})
 	return func() { close(gate) }
+}
+
+// A directory that was given relative to where the broker was started is told with its whole path.
+func TestRelativeLogDir(t *testing.T) {
+	n := start(t, "log.dirs=data")
+	want, err := filepath.Abs("data")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if all := describeDirs(n.dial()); len(all) != 1 || all[want].Dir != want {
+		t.Errorf("%v, want %s", all, want)
+	}
 }
 
 func describeDirs(c *client) map[string]kmsg.DescribeLogDirsResponseDir {
