@@ -78,6 +78,9 @@ func (b *broker) serve(c net.Conn) {
 			return
 		}
 		resp := b.reply(req)
+		if resp == nil {
+			return // it hangs up
+		}
 		resp.SetVersion(h.Version)
 		_, _ = c.Write(protocol.AppendResponse(nil, h.CorrelationID, resp))
 	}
@@ -165,7 +168,7 @@ func TestBootstrapGoesOnToTheNext(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	brokers, err := c.Brokers(ctx)
-	if err != nil || len(brokers) != 1 || brokers[0] != (Broker{7, b.addr()}) || c.Addr() != b.addr() {
+	if err != nil || len(brokers) != 1 || brokers[0] != (Broker{ID: 7, Addr: b.addr()}) || c.Addr() != b.addr() {
 		t.Errorf("%v, %v, %s", brokers, err, c.Addr())
 	}
 	if c.Told(b.addr()) || !c.Told("elsewhere:1") {

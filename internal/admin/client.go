@@ -1,8 +1,10 @@
-// Package admin asks a cluster: who its brokers are, where partitions and groups are at home, which offsets there are, and what groups look like. It is what
-// `leat group` stands on, and works with any broker that speaks Kafka's protocol.
+// Package admin asks a cluster: who its brokers are, where partitions and groups are at home, which offsets there are, what topics and groups look like; and
+// changes topics and groups. It is what `leat topic`, `leat group` and `leat cluster` stand on, and works with any broker that speaks Kafka's protocol.
 //
 //	client.go       connections, one for each broker that is needed
-//	cluster.go      brokers, topics, coordinators
+//	cluster.go      brokers, leaders, coordinators
+//	topics.go       topics: create, delete, add partitions, describe
+//	configs.go      configuration of topics, log directories
 //	offsets.go      log start, log end, by time; the timestamp of a record
 //	groups.go       list, describe, delete
 //	commits.go      committed offsets: read and set

@@ -7,6 +7,7 @@ import (
 	"net"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -18,6 +19,7 @@ import (
 type Broker struct {
 	ID   int32
 	Addr string // HOST:PORT
+	Rack string // "" for none
 }
 
 func (b Broker) String() string { return fmt.Sprintf("%d (%s)", b.ID, b.Addr) }
@@ -30,18 +32,56 @@ func (c *Client) Brokers(ctx context.Context) (all []Broker, err error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, b := range m.Brokers {
-		all = append(all, Broker{b.NodeID, addrOf(b.Host, b.Port)})
-	}
-	slices.SortFunc(all, func(a, b Broker) int { return cmp.Compare(a.ID, b.ID) })
-	return all, nil
+	return brokersOf(m), nil
 }
 
-// metadata asks about topics; none are made by it.
+func brokersOf(m *kmsg.MetadataResponse) (all []Broker) {
+	for _, b := range m.Brokers {
+		broker := Broker{ID: b.NodeID, Addr: addrOf(b.Host, b.Port)}
+		if b.Rack != nil {
+			broker.Rack = *b.Rack
+		}
+		all = append(all, broker)
+	}
+	slices.SortFunc(all, func(a, b Broker) int { return cmp.Compare(a.ID, b.ID) })
+	return all
+}
+
+// Cluster is a cluster as its metadata has it.
+type Cluster struct {
+	ID         string // "": the broker does not tell
+	Controller int32  // -1: none, or the broker does not tell
+	Brokers    []Broker
+	Topics     []TopicInfo
+}
+
+// Cluster describes the cluster.
+func (c *Client) Cluster(ctx context.Context) (*Cluster, error) {
+	m, err := c.metadata(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	cl := &Cluster{Controller: m.ControllerID, Brokers: brokersOf(m)}
+	if m.ClusterID != nil {
+		cl.ID = *m.ClusterID
+	}
+	for i := range m.Topics {
+		if t := &m.Topics[i]; t.Topic != nil && t.ErrorCode == 0 {
+			cl.Topics = append(cl.Topics, topicInfo(t))
+		}
+	}
+	slices.SortFunc(cl.Topics, func(a, b TopicInfo) int { return strings.Compare(a.Name, b.Name) })
+	return cl, nil
+}
+
+// metadata asks about topics, nil is all; none are made by it.
 func (c *Client) metadata(ctx context.Context, topics []string) (*kmsg.MetadataResponse, error) {
 	req := kmsg.NewPtrMetadataRequest()
 	req.AllowAutoTopicCreation = false
 	req.Topics = []kmsg.MetadataRequestTopic{}
+	if topics == nil {
+		req.Topics = nil
+	}
 	for _, name := range topics {
 		t := kmsg.NewMetadataRequestTopic()
 		t.Topic = &name
@@ -119,11 +159,11 @@ func (c *Client) Coordinator(ctx context.Context, group string) (b Broker, err e
 func coordinatorOf(resp *kmsg.FindCoordinatorResponse, group string) (Broker, error) {
 	where := "the coordinator of group " + group
 	if resp.Version < 4 {
-		return Broker{resp.NodeID, addrOf(resp.Host, resp.Port)}, rpc.ErrorOf(resp.ErrorCode, resp.ErrorMessage, where)
+		return Broker{ID: resp.NodeID, Addr: addrOf(resp.Host, resp.Port)}, rpc.ErrorOf(resp.ErrorCode, resp.ErrorMessage, where)
 	}
 	for i := range resp.Coordinators {
 		if k := &resp.Coordinators[i]; k.Key == group {
-			return Broker{k.NodeID, addrOf(k.Host, k.Port)}, rpc.ErrorOf(k.ErrorCode, k.ErrorMessage, where)
+			return Broker{ID: k.NodeID, Addr: addrOf(k.Host, k.Port)}, rpc.ErrorOf(k.ErrorCode, k.ErrorMessage, where)
 		}
 	}
 	return Broker{}, rpc.ErrorOf(int16(protocol.UnknownServerError), nil, where)
