@@ -20,7 +20,7 @@ type deletedGroup struct {
 }
 
 func newGroupDelete() *cobra.Command {
-	var f groupFlags
+	var f clusterFlags
 	cmd := &cobra.Command{
 		Use:     "delete GROUP...",
 		Short:   "Delete groups that have no members, with their committed offsets",
@@ -59,7 +59,7 @@ func deleteGroup(ctx context.Context, c *admin.Client, name string) error {
 	return err
 }
 
-func (f *groupFlags) printDeleted(cmd *cobra.Command, rows []deletedGroup) error {
+func (f *clusterFlags) printDeleted(cmd *cobra.Command, rows []deletedGroup) error {
 	if f.output == "json" {
 		return printJSON(cmd.OutOrStdout(), rows)
 	}

@@ -50,7 +50,7 @@ type partitionLag struct {
 
 func newGroupDescribe() *cobra.Command {
 	var (
-		f   groupFlags
+		f   clusterFlags
 		all bool
 	)
 	cmd := &cobra.Command{
@@ -201,7 +201,7 @@ func lagRow(p admin.Partition, owner string, committed map[admin.Partition]int64
 	return r
 }
 
-func (f *groupFlags) printDescribed(w io.Writer, groups []*describedGroup) error {
+func (f *clusterFlags) printDescribed(w io.Writer, groups []*describedGroup) error {
 	if f.output == "json" {
 		return printJSON(w, groups)
 	}

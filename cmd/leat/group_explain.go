@@ -52,7 +52,7 @@ type groupEvent struct {
 }
 
 func newGroupExplain() *cobra.Command {
-	var f groupFlags
+	var f clusterFlags
 	cmd := &cobra.Command{
 		Use:   "explain GROUP",
 		Short: "Tell why a group is as it is: its state, what it waits for, why it rebalanced",

@@ -18,7 +18,7 @@ type listedGroup struct {
 }
 
 func newGroupList() *cobra.Command {
-	var f groupFlags
+	var f clusterFlags
 	cmd := &cobra.Command{
 		Use:     "list",
 		Short:   "List all groups with their state and coordinator",
@@ -38,7 +38,7 @@ func newGroupList() *cobra.Command {
 	return cmd
 }
 
-func (f *groupFlags) printList(cmd *cobra.Command, groups []admin.Listed) error {
+func (f *clusterFlags) printList(cmd *cobra.Command, groups []admin.Listed) error {
 	if f.output == "json" {
 		rows := make([]listedGroup, 0, len(groups))
 		for _, g := range groups {

@@ -38,7 +38,7 @@ type resetOffset struct {
 
 func newGroupReset() *cobra.Command {
 	var (
-		f       groupFlags
+		f       clusterFlags
 		to      resetTarget
 		topics  []string
 		execute bool
@@ -383,7 +383,7 @@ func (r *resetter) execute(ctx context.Context, plan *resetPlan) error {
 	return nil
 }
 
-func (f *groupFlags) printPlan(w io.Writer, plan *resetPlan) error {
+func (f *clusterFlags) printPlan(w io.Writer, plan *resetPlan) error {
 	if f.output == "json" {
 		return printJSON(w, plan)
 	}

@@ -25,9 +25,10 @@ var recordsBegin = time.Date(2020, 11, 1, 8, 0, 0, 0, time.UTC)
 
 // transcript is what commands said, normalised, beside what they said the last time.
 type transcript struct {
-	t    *testing.T
-	addr string
-	b    strings.Builder
+	t       *testing.T
+	addr    string
+	replace map[string]string // what is different each time, and what stands for it
+	b       strings.Builder
 }
 
 // run runs a command against the broker and writes down what it says.
@@ -51,6 +52,9 @@ var normalisers = []struct {
 }{
 	{regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`), "UUID"},
 	{regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z`), "TIME"},
+	{regexp.MustCompile(`(id |Id": "|Cluster )[A-Za-z0-9_-]{22}`), "${1}ID"},
+	{regexp.MustCompile(`[0-9.]+ [KMGT]iB`), "SPACE"},
+	{regexp.MustCompile(`((total|usable)Bytes": )\d+`), "${1}SPACE"},
 	{regexp.MustCompile(`\((for|for another) [0-9hms.]+\)`), "($1 SPAN)"},
 	{regexp.MustCompile(`(\S) {2,}`), "$1  "}, // the width of columns
 	{regexp.MustCompile(` +\n`), "\n"},
@@ -58,6 +62,9 @@ var normalisers = []struct {
 
 func (tr *transcript) normalise(s string) string {
 	s = strings.ReplaceAll(s, tr.addr, "BROKER")
+	for find, put := range tr.replace {
+		s = strings.ReplaceAll(s, find, put)
+	}
 	for _, n := range normalisers {
 		s = n.find.ReplaceAllString(s, n.put)
 	}
@@ -67,7 +74,7 @@ func (tr *transcript) normalise(s string) string {
 // compare ends a transcript.
 func (tr *transcript) compare(name string) {
 	tr.t.Helper()
-	file := filepath.Join("testdata", "group", name+".txt")
+	file := filepath.Join("testdata", filepath.FromSlash(name)+".txt")
 	got := tr.b.String()
 	tr.b.Reset()
 	if *update {
@@ -279,7 +286,7 @@ func TestGroupCommands(t *testing.T) {
 	a.commit(map[int32]int64{0: 2, 1: 4})
 	tr.run("group list")
 	tr.run("group list --output json")
-	tr.compare("list")
+	tr.compare("group/list")
 
 	tr.run("group describe app")
 	tr.run("group describe --all-groups --output json")
@@ -288,7 +295,7 @@ func TestGroupCommands(t *testing.T) {
 	tr.run("group reset app --to-earliest --execute")
 	tr.run("group delete app")
 	tr.run("group delete app nobody --output json")
-	tr.compare("stable")
+	tr.compare("group/stable")
 
 	c := p.member("app", "app-c")
 	c.introduce()
@@ -296,7 +303,7 @@ func TestGroupCommands(t *testing.T) {
 	p.awaitState("app", "PreparingRebalance")
 	tr.run("group explain app")
 	tr.run("group explain app --output json")
-	tr.compare("rebalancing")
+	tr.compare("group/rebalancing")
 
 	a.leave("the consumer is being closed")
 	b.leave("the consumer is being closed")
@@ -304,7 +311,7 @@ func TestGroupCommands(t *testing.T) {
 	c.leave("the consumer is being closed")
 	tr.run("group explain app")
 	tr.run("group describe app")
-	tr.compare("empty")
+	tr.compare("group/empty")
 
 	for _, args := range []string{
 		"--to-earliest", "--to-latest", "--to-offset 3", "--to-offset 99", "--to-datetime 2020-11-01T08:00:15Z", "--to-datetime 2020-12-01T09:00:00+01:00",
@@ -317,11 +324,11 @@ func TestGroupCommands(t *testing.T) {
 	tr.run("group reset app --topic orders --to-offset 1 --execute")
 	tr.run("group reset app --topic orders:1 --to-latest --execute --output json")
 	tr.run("group describe app")
-	tr.compare("reset")
+	tr.compare("group/reset")
 
 	tr.run("group delete app nobody")
 	tr.run("group list")
-	tr.compare("delete")
+	tr.compare("group/delete")
 }
 
 // awaitState waits until a group is in a state.
@@ -363,7 +370,7 @@ func TestGroupFailures(t *testing.T) {
 		t.Fatal(err)
 	}
 	tr.run("group explain app")
-	tr.compare("failures")
+	tr.compare("group/failures")
 }
 
 func TestGroupMistakes(t *testing.T) {

@@ -1,0 +1,103 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/leatmq/leat/internal/admin"
+	"github.com/leatmq/leat/internal/rpc"
+)
+
+// now is the time that ages are counted to.
+var now = time.Now
+
+// clusterFlags are what the commands that ask a cluster have in common.
+type clusterFlags struct {
+	bootstrap string
+	output    string
+	timeout   time.Duration
+	servers   []string // bootstrap, parsed
+}
+
+func (f *clusterFlags) add(cmd *cobra.Command) {
+	fs := cmd.Flags()
+	fs.StringVar(&f.bootstrap, "bootstrap-server", "localhost:9092", "brokers to begin with, `HOST:PORT`; several with commas between them")
+	fs.DurationVar(&f.timeout, "timeout", 30*time.Second, "how long to try")
+	addOutputFlag(cmd, &f.output)
+}
+
+func (f *clusterFlags) check() error {
+	if err := checkOutput(f.output); err != nil {
+		return err
+	}
+	if f.timeout <= 0 {
+		return usageError{fmt.Errorf("--timeout is more than nothing, not %v", f.timeout)}
+	}
+	f.servers = nil
+	for s := range strings.SplitSeq(f.bootstrap, ",") {
+		s = strings.TrimSpace(s)
+		host, port, err := net.SplitHostPort(s)
+		if err != nil || host == "" || port == "" {
+			return usageError{fmt.Errorf("--bootstrap-server: %q is no address; expected HOST:PORT", s)}
+		}
+		f.servers = append(f.servers, s)
+	}
+	return nil
+}
+
+// run does something with a cluster, within the time limit. What goes wrong comes with what can be done about it.
+func (f *clusterFlags) run(cmd *cobra.Command, do func(ctx context.Context, c *admin.Client) error) error {
+	if err := f.check(); err != nil {
+		return err
+	}
+	ctx := cmd.Context()
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, os.Interrupt)
+	defer stop()
+	ctx, cancel := context.WithTimeout(ctx, f.timeout)
+	defer cancel()
+	c := admin.New(f.servers, rpc.Options{ClientID: "leat", Timeout: f.timeout})
+	defer c.Close()
+	return f.advise(c, do(ctx, c))
+}
+
+// advise adds the way out to errors that have one.
+func (f *clusterFlags) advise(c *admin.Client, err error) error {
+	if all := each(err); len(all) > 1 {
+		for i := range all {
+			all[i] = f.advise(c, all[i])
+		}
+		return errors.Join(all...)
+	}
+	if e, ok := errors.AsType[*rpc.UnreachableError](err); ok {
+		why := e.Err
+		if op, ok := errors.AsType[*net.OpError](e.Err); ok {
+			why = op.Err
+		}
+		if c.Told(e.Addr) {
+			return fmt.Errorf("%s cannot be reached (%w), which is what the cluster at %s calls one of its brokers; make its advertised.listeners an address that works from here", e.Addr, why, c.Addr())
+		}
+		return fmt.Errorf("%s cannot be reached (%w); start a broker there, or name the address of one with --bootstrap-server", e.Addr, why)
+	}
+	if e, ok := errors.AsType[*rpc.NotKafkaError](err); ok {
+		return fmt.Errorf("%w; give --bootstrap-server the address of a Kafka listener without TLS", e)
+	}
+	if errors.Is(err, context.Canceled) {
+		return errors.New("interrupted")
+	}
+	if errors.Is(err, context.DeadlineExceeded) || rpc.Retriable(err) {
+		return fmt.Errorf("%w; ask again, or wait longer with --timeout", err)
+	}
+	return err
+}
