@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -17,26 +16,13 @@ import (
 // leatGroup runs `leat group ...` against a broker.
 func leatGroup(t *testing.T, p *harness.Peer, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
-	cmd := exec.CommandContext(deadline(t), harness.LeatBinary(t), append(append([]string{"group"}, args...), "--bootstrap-server", p.Addr)...)
-	var out, errs strings.Builder
-	cmd.Stdout, cmd.Stderr = &out, &errs
-	err := cmd.Run()
-	if failed, ok := errors.AsType[*exec.ExitError](err); ok {
-		return failed.ExitCode(), out.String(), errs.String()
-	}
-	must(t, "leat", err)
-	return 0, out.String(), errs.String()
+	return leatRun(t, p, append([]string{"group"}, args...)...)
 }
 
 // leatGroupJSON is what a command prints, which must succeed.
 func leatGroupJSON[T any](t *testing.T, p *harness.Peer, args ...string) (v T) {
 	t.Helper()
-	code, out, errs := leatGroup(t, p, append(args, "--output", "json")...)
-	if code != 0 {
-		t.Fatalf("leat group %v: exit code %d: %s", args, code, errs)
-	}
-	must(t, "JSON of leat group "+args[0], json.Unmarshal([]byte(out), &v))
-	return v
+	return leatJSON[T](t, p, append([]string{"group"}, args...)...)
 }
 
 type groupDescribed struct {
