@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -41,10 +42,13 @@ type partitionLag struct {
 	Topic      string   `json:"topic"`
 	Partition  int32    `json:"partition"`
 	Committed  *int64   `json:"committedOffset"`
+	LogStart   *int64   `json:"logStartOffset"`
 	LogEnd     *int64   `json:"logEndOffset"`
-	Lag        *int64   `json:"lag"`
-	LagSeconds *float64 `json:"lagSeconds"` // age of the first record that is not consumed
+	Lag        *int64   `json:"lag"`            // records that are there and not consumed; those that are gone do not count
+	Gone       int64    `json:"gone,omitempty"` // offsets behind the committed one that were deleted before they were consumed
+	LagSeconds *float64 `json:"lagSeconds"`     // age of the first record that is not consumed
 	Member     string   `json:"memberId,omitempty"`
+	Note       string   `json:"note,omitempty"` // what is wrong with the committed offset
 	Error      string   `json:"error,omitempty"`
 }
 
@@ -57,7 +61,8 @@ func newGroupDescribe() *cobra.Command {
 		Use:   "describe GROUP...",
 		Short: "Show members, assignments, committed offsets and lag of groups",
 		Long: "Show state, members and assignments of groups, and for each partition the committed offset, the log end, and the lag: in records, and in seconds.\n" +
-			"The lag in seconds is the age of the first record that the group has not consumed, by its timestamp; 0 when there is none, - when it cannot be told.",
+			"The lag in seconds is the age of the first record that the group has not consumed, by its timestamp; 0 when there is none, - when it cannot be told.\n" +
+			"Records that were deleted before the group consumed them are no lag: they are told of on a line of their own.",
 		Example: "  leat group describe orders-app\n  leat group describe --all-groups --output json",
 		Args: usageArgs(func(_ *cobra.Command, args []string) error {
 			if all == (len(args) > 0) {
@@ -158,10 +163,14 @@ func lagOf(ctx context.Context, c *admin.Client, g *admin.Group, committed map[a
 	if err != nil {
 		return nil, err
 	}
+	starts, err := c.Offsets(ctx, all, admin.Earliest)
+	if err != nil {
+		return nil, err
+	}
 	behind := map[admin.Partition]int64{}
 	for p, offset := range committed {
 		if e := ends[p]; e.Err == nil && e.Offset > offset {
-			behind[p] = offset
+			behind[p] = max(offset, starts[p].Offset)
 		}
 	}
 	times, err := c.Times(ctx, behind)
@@ -170,28 +179,36 @@ func lagOf(ctx context.Context, c *admin.Client, g *admin.Group, committed map[a
 	}
 	rows := make([]partitionLag, 0, len(all))
 	for _, p := range all {
-		rows = append(rows, lagRow(p, owners[p], committed, ends[p], times))
+		rows = append(rows, lagRow(p, owners[p], committed, starts[p], ends[p], times))
 	}
 	return rows, nil
 }
 
-func lagRow(p admin.Partition, owner string, committed map[admin.Partition]int64, end admin.Offset, times map[admin.Partition]int64) partitionLag {
+func lagRow(p admin.Partition, owner string, committed map[admin.Partition]int64, start, end admin.Offset, times map[admin.Partition]int64) partitionLag {
 	r := partitionLag{Topic: p.Topic, Partition: p.Index, Member: owner}
 	offset, ok := committed[p]
 	if ok {
 		r.Committed = &offset
 	}
-	if end.Err != nil {
-		r.Error = end.Err.Error()
+	if err := cmp.Or(end.Err, start.Err); err != nil {
+		r.Error = err.Error()
 		return r
 	}
-	r.LogEnd = &end.Offset
+	r.LogStart, r.LogEnd = &start.Offset, &end.Offset
 	if !ok {
 		return r
 	}
-	lag := end.Offset - offset
+	lag := end.Offset - max(offset, start.Offset)
+	switch {
+	case offset < start.Offset:
+		r.Gone = start.Offset - offset
+		r.Note = fmt.Sprintf("%s: the records from the committed offset %d up to %d were deleted before the group consumed them; it goes on where its auto.offset.reset says", p, offset, start.Offset)
+	case lag < 0:
+		lag = 0
+		r.Note = fmt.Sprintf("%s: the committed offset %d is behind the end, %d: the topic was made anew, or lost records; the group goes on where its auto.offset.reset says", p, offset, end.Offset)
+	}
 	r.Lag = &lag
-	if ms, known := times[p]; known || lag <= 0 {
+	if ms, known := times[p]; known || lag == 0 {
 		seconds := 0.0
 		if lag > 0 {
 			seconds = max(float64(now().UnixMilli()-ms)/1000, 0)
@@ -246,8 +263,8 @@ func (g *describedGroup) print(w io.Writer) error {
 		}
 	}
 	for i := range g.Partitions {
-		if p := &g.Partitions[i]; p.Error != "" {
-			fmt.Fprintln(w, printable(p.Error))
+		if p := &g.Partitions[i]; p.Error != "" || p.Note != "" {
+			fmt.Fprintln(w, printable(cmp.Or(p.Error, p.Note)))
 		}
 	}
 	return nil

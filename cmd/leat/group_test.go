@@ -241,6 +241,24 @@ func (p *process) awaitCoordinator() {
 	}
 }
 
+// deleteRecords deletes what is before an offset.
+func (c *conn) deleteRecords(topic string, partition int32, offset int64) {
+	c.t.Helper()
+	req := kmsg.NewPtrDeleteRecordsRequest()
+	req.Version = 2
+	t := kmsg.NewDeleteRecordsRequestTopic()
+	t.Topic = topic
+	t.Partitions = append(t.Partitions, kmsg.DeleteRecordsRequestTopicPartition{Partition: partition, Offset: offset})
+	req.Topics = append(req.Topics, t)
+	resp, err := c.ask(req)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	if code := resp.(*kmsg.DeleteRecordsResponse).Topics[0].Partitions[0].ErrorCode; code != 0 {
+		c.t.Fatalf("delete records: code %d", code)
+	}
+}
+
 // put produces one batch of records with these timestamps.
 func (c *conn) put(topic string, partition int32, o record.Options, timestamps ...int64) {
 	c.t.Helper()
@@ -325,6 +343,14 @@ func TestGroupCommands(t *testing.T) {
 	tr.run("group reset app --topic orders:1 --to-latest --execute --output json")
 	tr.run("group describe app")
 	tr.compare("group/reset")
+
+	p.dial().deleteRecords("orders", 0, 4)
+	m := p.member("app", "app-d")
+	m.generation = -1
+	m.commit(map[int32]int64{2: 7}) // nothing was ever there
+	tr.run("group describe app")
+	tr.run("group describe app --output json")
+	tr.compare("group/gone")
 
 	tr.run("group delete app nobody")
 	tr.run("group list")

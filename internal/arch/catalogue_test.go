@@ -13,7 +13,7 @@ import (
 var catalogueIDs = []struct {
 	prefix string
 	count  int
-}{{"R", 18}, {"A", 28}, {"C", 14}, {"D", 6}, {"E", 8}, {"F", 13}, {"B-A", 19}, {"B-B", 7}, {"B-G", 5}}
+}{{"R", 18}, {"A", 28}, {"C", 14}, {"D", 6}, {"E", 8}, {"F", 13}, {"G", 20}, {"B-A", 19}, {"B-B", 7}, {"B-F", 5}, {"B-G", 5}}
 
 // testName is a test as the document names it: `package.TestName`.
 var testName = regexp.MustCompile("`([a-z/]+)\\.((?:Test|Fuzz)\\w+)`")
