@@ -10,6 +10,8 @@
 #   kafka.sh dump   FILE...                   DumpLogSegments --deep-iteration --print-data-log over log, index and snapshot files
 #   kafka.sh ping   PORT                      exit 0 when a registered broker answers on the port
 #
+# KAFKA_VERSION in the environment takes the jars of another version (for tools that are clients of another age).
+#
 # Java 17 or newer and Maven are needed. Jars are found through a class path file under
 # ${XDG_CACHE_HOME:-~/.cache}/leat-peers. A node uses PORT for clients and PORT2 (environment; default PORT+1)
 # for its controller, both on 127.0.0.1.
@@ -18,7 +20,8 @@ set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/leat-peers
 sum=$(cksum <"$here/pom.xml" | cut -d' ' -f1)
-cp_file=$cache/classpath-$sum
+version=${KAFKA_VERSION:-} # "": that of the pom
+cp_file=$cache/classpath-$sum${version:+-$version}
 
 # JVM options of the tools; unquoted where used: a list of words. For tools that start, ask and end, which are most,
 # "-XX:+UseSerialGC -XX:TieredStopAtLevel=1" saves a second; not for those that measure.
@@ -36,7 +39,7 @@ prepare() {
     local work
     work=$(mktemp -d "$cache/pom.XXXXXX")
     cp "$here/pom.xml" "$work/pom.xml"
-    (cd "$work" && mvn -q -B dependency:build-classpath "-Dmdep.outputFile=$work/classpath" >&2)
+    (cd "$work" && mvn -q -B ${version:+"-Dkafka.version=$version"} dependency:build-classpath "-Dmdep.outputFile=$work/classpath" >&2)
     mv "$work/classpath" "$cp_file"
     rm -rf "$work"
   fi
