@@ -5,8 +5,9 @@
 //
 //	New     bind the listeners (nobody is accepted yet), open the engine (recovery), open the metadata log (replay), register this broker with a
 //	        new incarnation (every partition it leads gets a new leader epoch), open the partitions' roles
+//	        (and serve metrics.listener, if there is one)
 //	Serve   accept connections until Close
-//	Close   wake everything that is parked, let open answers leave, then stop in the reverse order; the engine last, for it writes the clean marker
+//	Close   stop the metrics, wake everything that is parked, let open answers leave, then stop in the reverse order; the engine last, for it writes the clean marker
 //
 // # Where a request runs
 //
@@ -51,6 +52,7 @@ import (
 	"github.com/leatmq/leat/config"
 	"github.com/leatmq/leat/engine"
 	"github.com/leatmq/leat/internal/loglimit"
+	"github.com/leatmq/leat/internal/metrics"
 	"github.com/leatmq/leat/internal/vfs"
 	"github.com/leatmq/leat/metadata"
 	"github.com/leatmq/leat/netio"
@@ -89,6 +91,7 @@ type Broker struct {
 	repl    *replication.Manager
 	groups  *groups
 	servers []listening
+	metrics *metrics.Server // nil: none
 
 	requests    *workers // what may wait or write
 	disk        *workers // cold reads and fetches that were woken
@@ -134,7 +137,14 @@ func New(o Options) (b *Broker, err error) {
 	if err := b.listen(cfg); err != nil {
 		return b, err
 	}
-	return b, b.open(&o, cfg)
+	if err := b.listenMetrics(cfg.MetricsListener); err != nil {
+		return b, err
+	}
+	if err := b.open(&o, cfg); err != nil {
+		return b, err
+	}
+	b.startMetrics()
+	return b, nil
 }
 
 func (o *Options) setDefaults() {
@@ -180,7 +190,7 @@ func (b *Broker) listen(cfg *config.Broker) error {
 		}
 		s, err := netio.Listen(o)
 		if err != nil {
-			return &listenError{o.Address, err}
+			return &listenError{o.Address, "--listen HOST:PORT (listeners)", err}
 		}
 		e := listening{listener: l, server: s}
 		for i := range cfg.AdvertisedListeners {
@@ -323,6 +333,14 @@ func (b *Broker) Addrs() []net.Addr {
 	return all
 }
 
+// MetricsAddr is the address of metrics.listener, with its real port; nil when there is none.
+func (b *Broker) MetricsAddr() net.Addr {
+	if b.metrics == nil {
+		return nil
+	}
+	return b.metrics.Addr()
+}
+
 // ClusterID is the id of the cluster the broker belongs to.
 func (b *Broker) ClusterID() string { return b.engine.ClusterID() }
 
@@ -346,6 +364,7 @@ func (b *Broker) Serve() error {
 // what is left of the connections is dropped; the log is closed cleanly all the same.
 func (b *Broker) Close(ctx context.Context) error {
 	b.stopping.Store(true)
+	b.stopMetrics()
 	b.conns.each(func(c *connection) { c.wakeParked() })
 	b.groups.runtime.Close() // answers the JoinGroups that wait; whoever asks now looks for another coordinator
 	err := b.stopServers(ctx)
@@ -393,5 +412,6 @@ func (b *Broker) shut(ctx context.Context) error {
 func (b *Broker) abandon() error {
 	ctx, cancel := context.WithTimeout(context.Background(), maxChangeTimeout)
 	defer cancel()
+	b.stopMetrics()
 	return errors.Join(b.stopServers(ctx), b.shut(ctx))
 }

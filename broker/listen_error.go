@@ -12,6 +12,7 @@ import (
 // listenError says once where the broker could not listen, why, and what can be done. The cause is reachable.
 type listenError struct {
 	address string // HOST:PORT as configured
+	where   string // what configures it
 	err     error
 }
 
@@ -22,7 +23,7 @@ func (e *listenError) Error() string {
 }
 
 func (e *listenError) why() string {
-	const other = "choose another address with --listen HOST:PORT (listeners)"
+	other := "choose another address with " + e.where
 	var dns *net.DNSError
 	switch {
 	case errors.Is(e.err, syscall.EADDRINUSE):

@@ -26,7 +26,7 @@ func TestListenErrors(t *testing.T) {
 		if _, ok := cause.(syscall.Errno); ok {
 			cause = os.NewSyscallError("bind", cause)
 		}
-		err := error(&listenError{"h:1", fmt.Errorf("netio: listen address %q: %w", "h:1", &net.OpError{Op: "listen", Net: "tcp", Addr: &net.TCPAddr{Port: 1}, Err: cause})})
+		err := error(&listenError{"h:1", "--listen HOST:PORT (listeners)", fmt.Errorf("netio: listen address %q: %w", "h:1", &net.OpError{Op: "listen", Net: "tcp", Addr: &net.TCPAddr{Port: 1}, Err: cause})})
 		if !strings.Contains(err.Error(), c.want) || strings.Count(err.Error(), "h:1") != 1 || strings.Contains(err.Error(), "netio") || !errors.Is(err, c.cause) {
 			t.Errorf("%v; want %s", err, c.want)
 		}

@@ -23,6 +23,7 @@ type Broker struct {
 	DiskWorkers              int // 0 = chosen from the CPU count; cold reads
 	AppendWorkers            int // 0 = chosen from the CPU count; partition appends
 	RecoveryThreadsPerLogDir int
+	MetricsListener          string // host:port of the metrics; "" = none
 
 	// Topics.
 	AutoCreateTopics         bool

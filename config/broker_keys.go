@@ -80,6 +80,10 @@ var brokerKeys = []brokerKey{
 		Doc: "Goroutines that append to partitions, each partition always on the same one; 0 chooses from the number of CPUs. Not in Kafka."},
 		"", func(b *Broker, v value) { b.AppendWorkers = int(v.n) }},
 
+	{Key{Name: "metrics.listener", Type: String, Nullable: true,
+		Doc: "HOST:PORT of an HTTP listener that shows metrics to Prometheus at /metrics: connections, requests, log directories, compaction, groups, committed offsets that expire within a day. Port 0 takes a free one. Not set, there is none. It knows no users and tells the names of groups and directories: let only friends reach it. Not in Kafka."},
+		"", func(b *Broker, v value) { b.MetricsListener = v.s }},
+
 	// Topics.
 	{Key{Name: "auto.create.topics.enable", Type: Boolean, Default: "true",
 		Doc: "A topic that a client asks for and that does not exist is created, if the client agrees."},

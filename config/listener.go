@@ -93,6 +93,19 @@ func parseAddress(s string) (host string, port int, why string) {
 	return host, int(n), ""
 }
 
+// setMetricsListener checks the address, and makes one that the net package takes of it.
+func (b *Broker) setMetricsListener() error {
+	if b.MetricsListener == "" {
+		return nil
+	}
+	host, port, why := parseAddress(b.MetricsListener)
+	if why != "" {
+		return &Error{Key: "metrics.listener", Msg: fmt.Sprintf("metrics.listener: %q %s; expected HOST:PORT", b.MetricsListener, why)}
+	}
+	b.MetricsListener = net.JoinHostPort(host, strconv.Itoa(port))
+	return nil
+}
+
 func isListenerName(s string) bool {
 	for _, c := range []byte(s) {
 		if (c < '0' || c > '9') && (c < 'A' || c > 'Z') && (c < 'a' || c > 'z') && c != '_' && c != '-' {

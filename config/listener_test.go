@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -87,6 +88,25 @@ func TestListenersOf(t *testing.T) {
 	for _, bad := range []string{"", "localhost", "a:b", "a:1,b:2", "PLAINTEXT://a:1", "::1:9092", "a:65536"} {
 		if got, err := ListenersOf([]string{bad}); err == nil || !strings.Contains(err.Error(), "expected HOST:PORT") {
 			t.Errorf("%q: %q %v", bad, got, err)
+		}
+	}
+}
+
+func TestMetricsListener(t *testing.T) {
+	for given, want := range map[string]string{"": "", "localhost:9644": "localhost:9644", "*:0": ":0", ":9644": ":9644", "[::1]:1": "[::1]:1", "9644": "bad", "x:y": "bad", "http://x:1": "bad", "a b:1": "bad"} {
+		s := NewSet()
+		if err := s.Override("metrics.listener", given, Flag); err != nil {
+			t.Fatal(err)
+		}
+		b, err := s.Broker()
+		if want == "bad" {
+			if e, ok := errors.AsType[*Error](err); !ok || e.Key != "metrics.listener" {
+				t.Errorf("%q: %v", given, err)
+			}
+			continue
+		}
+		if err != nil || b.MetricsListener != want {
+			t.Errorf("%q: %v, %v", given, b, err)
 		}
 	}
 }

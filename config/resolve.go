@@ -77,6 +77,9 @@ func (l *layers) broker() (*Broker, error) {
 	if len(b.LogDirs) == 0 {
 		return nil, &Error{Key: "log.dirs", Msg: "log.dirs: there is no directory; expected at least one"}
 	}
+	if err := b.setMetricsListener(); err != nil {
+		return nil, err
+	}
 	if err := l.checkGroups(); err != nil {
 		return nil, err
 	}

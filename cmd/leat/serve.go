@@ -33,7 +33,8 @@ func newServe() *cobra.Command {
 		Use:   "serve",
 		Short: "Run a broker",
 		Long: "Run a broker. It stops cleanly on SIGTERM and SIGINT; a second signal ends it at once, which loses nothing that was acknowledged.\n\n" +
-			"When it serves, it prints one line to standard error: leat is ready on HOST:PORT",
+			"When it serves, it prints one line to standard error: leat is ready on HOST:PORT\n\n" +
+			"Metrics for Prometheus: --set metrics.listener=localhost:9644 shows them at http://localhost:9644/metrics. Without it there are none.",
 		Args: usageArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			logger, err := newLogger(cmd.ErrOrStderr(), level, format)

@@ -10,7 +10,7 @@
 //	consumer_*.go   consumer groups (ConsumerGroupHeartbeat, KIP-848): _group the membership, _state what the records say, _codec the
 //	                records, _heartbeat and _leave the requests, _target epochs and target assignments, _reconcile the way of a
 //	                member to its target, _regex, _describe. Who gets what is package assign
-//	admin.go        describe, list, delete
+//	admin.go        describe, list, delete; summary.go the same in numbers
 //	history.go      what happened to a group lately
 //
 // # What is durable when

@@ -20,8 +20,8 @@ var layers = []struct {
 	packages string
 	reason   string
 }{
-	{"internal/invariant internal/loglimit internal/logtest internal/arch internal/properties", "knows nothing; everything may use it"},
-	{"internal/vfs record protocol config security", "leaves: bytes, files, keys and codes, without each other"},
+	{"internal/invariant internal/loglimit internal/metricstest internal/logtest internal/arch internal/properties", "knows nothing; everything may use it"},
+	{"internal/vfs internal/metrics record protocol config security", "leaves: bytes, files, keys and codes, without each other"},
 	{"index netio internal/rpc", "one kind of file, one kind of socket"},
 	{"segment client internal/admin", "a data file with its indexes; a client of any broker"},
 	{"bench/load", "a load generator for any broker"},

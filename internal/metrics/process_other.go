@@ -1,0 +1,5 @@
+//go:build !unix
+
+package metrics
+
+func usage() processUsage { return processUsage{-1, -1, -1, -1} }
