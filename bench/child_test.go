@@ -29,11 +29,11 @@ const childEnv = "LEAT_BENCH_CHILD"
 
 // childSpec says what a child is to be.
 type childSpec struct {
-	Role     string   // broker, bare-produce or bare-fetch
+	Role     string   // broker, bare-produce, bare-fetch or bare-answer
 	Dir      string   // of the data
 	Settings []string // broker keys
 	Files    []string // bare-fetch: what to serve
-	Answer   int      // bare-produce: bytes of an answer, its size field included
+	Answer   int      // bare-produce, bare-answer: bytes of an answer, its size field included
 }
 
 // usage is what a process has used so far.
@@ -44,14 +44,14 @@ type usage struct {
 
 // child is the parent's side.
 type child struct {
-	b    *testing.B
+	b    testing.TB
 	cmd  *exec.Cmd
 	in   io.WriteCloser
 	out  *bufio.Reader
 	addr string
 }
 
-func startChild(b *testing.B, spec childSpec) *child {
+func startChild(b testing.TB, spec childSpec) *child {
 	b.Helper()
 	text, err := json.Marshal(spec)
 	if err != nil {
@@ -156,6 +156,8 @@ func (s *childSpec) serve() error {
 		return s.serveBare(func(ln *net.TCPListener) error { return bareProduce(ln, s.Dir, s.Answer) })
 	case "bare-fetch":
 		return s.serveBare(func(ln *net.TCPListener) error { return bareFetch(ln, s.Files) })
+	case "bare-answer":
+		return s.serveBare(func(ln *net.TCPListener) error { return bareAnswer(ln, s.Answer) })
 	}
 	return fmt.Errorf("unknown role %q", s.Role)
 }

@@ -39,7 +39,7 @@ type stream struct {
 }
 
 // dialRaw connects a blocking socket.
-func dialRaw(b *testing.B, addr string) int {
+func dialRaw(b testing.TB, addr string) int {
 	b.Helper()
 	a, err := net.ResolveTCPAddr("tcp4", addr)
 	if err != nil {

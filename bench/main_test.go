@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 }
 
 // scratch is an empty directory for one benchmark.
-func scratch(b *testing.B) string {
+func scratch(b testing.TB) string {
 	b.Helper()
 	dir, err := os.MkdirTemp(*dataDir, "leat-bench-")
 	if err != nil {

@@ -71,7 +71,7 @@ func createTopic(addr, topic string, partitions int32) error {
 	return nil
 }
 
-func mustCreate(b *testing.B, addr, topic string, partitions int32) {
+func mustCreate(b testing.TB, addr, topic string, partitions int32) {
 	b.Helper()
 	if err := createTopic(addr, topic, partitions); err != nil {
 		b.Fatal(err)

@@ -2,6 +2,7 @@ package broker
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"github.com/leatmq/leat/netio"
 )
@@ -12,7 +13,8 @@ import (
 // topics, configs and the ends of logs change in the order in which the client asked.
 type connection struct {
 	conn     netio.Conn
-	listener int // index of Broker.servers
+	listener int                    // index of Broker.servers
+	host     atomic.Pointer[string] // see clientHost
 	mu       struct {
 		sync.Mutex
 		appending int        // Produce requests whose batches are not all in their logs

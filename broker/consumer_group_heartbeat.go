@@ -18,9 +18,13 @@ func startConsumerGroupHeartbeat(b *Broker, r *request) {
 	if !ok {
 		return
 	}
-	b.groups.do(req.Group, func(s *group.Shard, now int64, out *machine.Out) { s.ConsumerHeartbeat(now, req, r.client(), r, out) }, func(code protocol.Code) {
-		resp := kmsg.NewPtrConsumerGroupHeartbeatResponse()
-		resp.ErrorCode = int16(code)
-		r.reply(resp)
-	})
+	client := r.client()
+	b.groups.quick(req.Group, func(s *group.Shard, now int64, out *machine.Out) bool {
+		return s.QuickConsumerHeartbeat(now, req, client, r, out)
+	},
+		func(s *group.Shard, now int64, out *machine.Out) { s.ConsumerHeartbeat(now, req, client, r, out) }, func(code protocol.Code) {
+			resp := kmsg.NewPtrConsumerGroupHeartbeatResponse()
+			resp.ErrorCode = int16(code)
+			r.reply(resp)
+		})
 }

@@ -25,9 +25,18 @@ func (r *request) Answer(body any) { r.reply(body.(kmsg.Response)) }
 
 // client is who sent a request, as groups know their members.
 func (r *request) client() group.Client {
+	return group.Client{ID: r.header.ClientID, Host: r.conn.clientHost()}
+}
+
+// clientHost is the address of the client as groups show it; it is made once.
+func (c *connection) clientHost() string {
+	if host := c.host.Load(); host != nil {
+		return *host
+	}
 	host := ""
-	if a, err := netip.ParseAddrPort(r.call.Conn.RemoteAddr()); err == nil {
+	if a, err := netip.ParseAddrPort(c.conn.RemoteAddr()); err == nil {
 		host = "/" + a.Addr().Unmap().WithZone("").String()
 	}
-	return group.Client{ID: r.header.ClientID, Host: host}
+	c.host.Store(&host)
+	return host
 }

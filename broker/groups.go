@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 	"unicode/utf16"
+	"unicode/utf8"
 
 	"github.com/leatmq/leat/coordinator"
 	"github.com/leatmq/leat/coordinator/group"
@@ -183,8 +184,12 @@ func (g *groups) partitionOf(id string) int32 {
 // partitionFor is Kafka's rule: Java's hash of the string, made positive in a way of its own.
 func partitionFor(id string, partitions int32) int32 {
 	hash := int32(0)
-	for _, unit := range utf16.Encode([]rune(id)) {
-		hash = 31*hash + int32(unit)
+	for _, r := range id {
+		if high, low := utf16.EncodeRune(r); high != utf8.RuneError {
+			hash = 31*hash + high
+			r = low
+		}
+		hash = 31*hash + r
 	}
 	switch {
 	case hash == -1<<31:
@@ -197,12 +202,17 @@ func partitionFor(id string, partitions int32) int32 {
 
 // do gives an input to the coordinator of a group. Exactly one of the two functions is called.
 func (g *groups) do(id string, run func(s *group.Shard, nowMs int64, out *machine.Out), refuse func(protocol.Code)) {
+	g.quick(id, nil, run, refuse)
+}
+
+// quick is do of what may be done at once, by the first function, if that returns true: see coordinator.Input.
+func (g *groups) quick(id string, quick func(*group.Shard, int64, *machine.Out) bool, run func(*group.Shard, int64, *machine.Out), refuse func(protocol.Code)) {
 	p := g.partitionOf(id)
 	if p < 0 {
 		refuse(protocol.NotCoordinator)
 		return
 	}
-	g.runtime.Do(p, coordinator.Input[*group.Shard]{Run: run, Refuse: func(err error) { refuse(codeOf(err)) }})
+	g.runtime.Do(p, coordinator.Input[*group.Shard]{Quick: quick, Run: run, Refuse: func(err error) { refuse(codeOf(err)) }})
 }
 
 // createOffsetsTopic makes __consumer_offsets. The answer of whoever looked for a coordinator comes when it is there.

@@ -27,5 +27,6 @@ func startHeartbeat(b *Broker, r *request) {
 		refuse(protocol.InvalidGroupID)
 		return
 	}
-	b.groups.do(req.Group, func(s *group.Shard, now int64, out *machine.Out) { s.Heartbeat(now, req, r, out) }, refuse)
+	b.groups.quick(req.Group, func(s *group.Shard, now int64, out *machine.Out) bool { return s.QuickHeartbeat(now, req, r, out) },
+		func(s *group.Shard, now int64, out *machine.Out) { s.Heartbeat(now, req, r, out) }, refuse)
 }

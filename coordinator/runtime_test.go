@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -286,6 +287,78 @@ func TestBatching(t *testing.T) {
 	if fmt.Sprint(log.batches) != "[1 5]" {
 		t.Fatalf("appends of %v records", log.batches)
 	}
+}
+
+// A quick input is done by whoever brings it, when nobody has the turn and nothing waits; else it waits behind what came before. One that cannot be
+// done quickly goes the usual way.
+func TestQuick(t *testing.T) {
+	r, log := newRig(t), newMemLog(true)
+	r.start(log)
+	r.add(1).wait(t)
+	tried, ran := 0, 0
+	ask := func(can bool) *ticket {
+		to := newTicket()
+		r.rt.Do(0, Input[*sum]{
+			Quick: func(m *sum, _ int64, out *machine.Out) bool {
+				if tried++; can {
+					out.Answer(to, m.committed)
+				}
+				return can
+			},
+			Run:    func(m *sum, _ int64, out *machine.Out) { ran++; out.Answer(to, -m.committed) },
+			Refuse: func(err error) { to.Answer(err) },
+		})
+		return to
+	}
+	await := func(what string, ok func() bool) { // the owner gives the turn back after it has answered
+		for deadline := time.Now().Add(patience); !ok(); runtime.Gosched() {
+			if time.Now().After(deadline) {
+				t.Fatal(what)
+			}
+		}
+	}
+	s := (*r.rt.shards.Load())[0]
+	free := func() bool { s.mu.Lock(); defer s.mu.Unlock(); return !s.mu.scheduled }
+	await("the turn is not given back", free)
+	to := ask(true)
+	select {
+	case got := <-to.got:
+		r.want(got, int64(1))
+	default:
+		t.Fatal("it was not answered on the spot")
+	}
+	r.want(ask(false).wait(t), int64(-1))
+	if tried != 2 || ran != 1 {
+		t.Fatalf("tried %d times, ran %d times", tried, ran)
+	}
+	await("the turn is not given back", free)
+	var inside *ticket
+	r.do(func(*sum, int64, machine.Ticket, *machine.Out) { inside = ask(true) }) // while somebody has the turn
+	await("the first is not done", free)
+	r.want(inside.wait(t), int64(-1))
+	if tried != 2 || ran != 2 {
+		t.Fatalf("tried %d times, ran %d times", tried, ran)
+	}
+	r.rt.Stop(0)
+	r.want(ask(true).wait(t), ErrNotCoordinator)
+}
+
+// A quick input that panics is refused, and the machine is loaded anew.
+func TestQuickPanics(t *testing.T) {
+	r, log := newRig(t), newMemLog(true)
+	r.start(log)
+	r.want(r.add(1).wait(t), int64(1))
+	for broken := false; !broken; {
+		to := newTicket()
+		r.rt.Do(0, Input[*sum]{
+			Quick:  func(*sum, int64, *machine.Out) bool { panic("a bug in Quick") },
+			Run:    func(_ *sum, _ int64, out *machine.Out) { out.Answer(to, nil) }, // the owner has not given the turn back yet
+			Refuse: func(err error) { to.Answer(err) },
+		})
+		err, _ := to.wait(t).(error)
+		broken = err != nil
+	}
+	r.want(r.add(2).wait(t), int64(3))
 }
 
 // An append that fails takes back what was said since, the latest first; the next one works.

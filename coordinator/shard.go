@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/leatmq/leat/coordinator/machine"
+	"github.com/leatmq/leat/internal/invariant"
 	"github.com/leatmq/leat/record"
 )
 
@@ -92,6 +93,28 @@ func (s *shard[M]) put(in Input[M]) error {
 	s.mu.inbox = append(s.mu.inbox, in)
 	s.scheduleLocked()
 	return nil
+}
+
+// quick does an input here and now, if it may and can be done so.
+func (s *shard[M]) quick(in *Input[M]) (done bool) {
+	s.mu.Lock()
+	if s.mu.state != active || s.mu.scheduled || len(s.mu.events)+len(s.mu.inbox) > 0 {
+		s.mu.Unlock()
+		return false
+	}
+	s.mu.scheduled = true // nobody else gets the turn
+	s.mu.Unlock()
+	if s.serves() {
+		s.guard(func() {
+			done = in.Quick(s.m, s.rt.o.Now(), &s.out)
+			invariant.Check(done || len(s.out.Answers) == 0, "an input was answered and not done")
+			invariant.Check(len(s.out.Writes) == 0, "a quick input wrote")
+			s.deliver()
+		})
+		s.announceDeadline()
+	}
+	s.endTurn()
+	return done
 }
 
 // event adds something of the shard's own.
@@ -184,16 +207,29 @@ func (s *shard[M]) turn() {
 		}
 	})
 	s.append()
+	s.announceDeadline()
+	clear(inbox)
+	s.mu.Lock()
+	s.mu.spare = inbox[:0]
+	s.mu.Unlock()
+	s.endTurn()
+}
+
+// announceDeadline tells when the machine wants a turn.
+func (s *shard[M]) announceDeadline() {
 	next := int64(machine.Never)
 	if s.serves() {
 		next = s.m.Next()
 	}
-	s.deadline.Store(next)
-	s.rt.deadlineAt(next)
-	clear(inbox)
+	if s.deadline.Swap(next) != next {
+		s.rt.deadlineAt(next)
+	}
+}
+
+// endTurn gives the turn back.
+func (s *shard[M]) endTurn() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.mu.spare = inbox[:0]
 	s.mu.scheduled = false
 	if len(s.mu.events)+len(s.mu.inbox) > 0 {
 		s.scheduleLocked()

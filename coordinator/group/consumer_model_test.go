@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -40,7 +41,7 @@ func TestConsumerModel(t *testing.T) {
 					m.check()
 				}
 				m.end()
-				for _, what := range []string{"assigned", "took away", "fenced", "came back", "lost", "committed", "stale", "stable", "grew", "regex"} {
+				for _, what := range []string{"assigned", "took away", "fenced", "came back", "lost", "committed", "stale", "stable", "grew", "regex", "quick"} {
 					if m.seen[what] == 0 {
 						t.Errorf("it never happened: %s", what)
 					}
@@ -160,6 +161,24 @@ func (m *consumerModel) listen() {
 	}
 }
 
+// quickly is the answer to a heartbeat that can be answered on the spot; nil when it cannot.
+func (m *consumerModel) quickly(r *kmsg.ConsumerGroupHeartbeatRequest, client Client) any {
+	var out machine.Out
+	if !m.s.QuickConsumerHeartbeat(m.now, r, client, nobody{}, &out) {
+		if len(out.Answers)+len(out.Writes) > 0 {
+			m.t.Fatalf("step %d: a heartbeat that is not quick said something", m.step)
+		}
+		return nil
+	}
+	m.seen["quick"]++
+	return out.Answers[0].Body
+}
+
+// nobody waits for an answer.
+type nobody struct{}
+
+func (nobody) Answer(any) {}
+
 // beat is the next heartbeat of a client.
 func (m *consumerModel) beat(c *consumerClient) {
 	if c.busy || c.asleep {
@@ -196,7 +215,12 @@ func (m *consumerModel) beat(c *consumerClient) {
 			m.answered(c, r, said, body.(*kmsg.ConsumerGroupHeartbeatResponse))
 		}
 	})
-	m.s.ConsumerHeartbeat(m.now, r, Client{ID: fmt.Sprint("c", c.n), Host: "/h"}, to, &m.out)
+	client := Client{ID: fmt.Sprint("c", c.n), Host: "/h"}
+	quick := m.quickly(r, client)
+	m.s.ConsumerHeartbeat(m.now, r, client, to, &m.out)
+	if quick != nil && (len(m.out.Writes) > 0 || len(m.out.Answers) != 1 || !reflect.DeepEqual(m.out.Answers[0].Body, quick)) {
+		m.t.Fatalf("step %d: the quick answer is %+v, the other %+v with %d writes", m.step, quick, m.out.Answers, len(m.out.Writes))
+	}
 }
 
 func (m *consumerModel) start(c *consumerClient) {
