@@ -20,7 +20,6 @@ type beater struct {
 	interval time.Duration
 	conns    []*beatingConn // in the order of their times
 	byFD     map[int32]*beatingConn
-	at       int // whose turn is next
 	sent     int
 	answered int
 	buf      []byte

@@ -43,7 +43,7 @@ func (m *classicMember) sendJoin(b testing.TB) {
 	meta := kmsg.NewConsumerMemberMetadata()
 	meta.Version, meta.Topics, meta.Generation = 3, m.topics, m.generation
 	for _, t := range m.owned {
-		meta.OwnedPartitions = append(meta.OwnedPartitions, kmsg.ConsumerMemberMetadataOwnedPartition{Topic: t.Topic, Partitions: t.Partitions})
+		meta.OwnedPartitions = append(meta.OwnedPartitions, kmsg.ConsumerMemberMetadataOwnedPartition(t))
 	}
 	p := kmsg.NewJoinGroupRequestProtocol()
 	p.Name, p.Metadata = "range", meta.AppendTo(nil)
