@@ -25,9 +25,11 @@ func (c *consumerConfigs) of(id string) *group.ConsumerConfig {
 
 // configure takes over the broker's values; those of groups are made of them.
 func (c *consumerConfigs) configure(cfg *config.Broker, set *config.Set, image *metadata.Image) {
+	policy := cfg.GroupConsumerMigrationPolicy
 	c.broker.Store(&group.ConsumerConfig{
 		SessionTimeoutMs: cfg.GroupConsumerSessionTimeoutMs, HeartbeatIntervalMs: cfg.GroupConsumerHeartbeatIntervalMs,
 		AssignmentIntervalMs: cfg.GroupConsumerAssignmentIntervalMs, MaxSize: cfg.GroupConsumerMaxSize,
+		Upgrade: policy == "upgrade" || policy == "bidirectional", Downgrade: policy == "downgrade" || policy == "bidirectional",
 		Assignors: cfg.GroupConsumerAssignors, RegexRefreshMs: cfg.GroupConsumerRegexRefreshMs,
 	})
 	c.follow(set, image, image.ConfiguredGroups())

@@ -65,6 +65,7 @@ type Broker struct {
 	GroupConsumerRegexRefreshMs       int64
 	GroupConsumerMaxSize              int
 	GroupConsumerAssignors            []string
+	GroupConsumerMigrationPolicy      string
 
 	OffsetsTopicPartitions          int32
 	OffsetsTopicReplicationFactor   int16

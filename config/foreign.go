@@ -83,7 +83,7 @@ ssl.truststore.type
 const coordinatorKeys = `
 add.partitions.to.txn.retry.backoff.max.ms add.partitions.to.txn.retry.backoff.ms errors.deadletterqueue.auto.create.topics.enable
 errors.deadletterqueue.topic.name.prefix 
-group.consumer.migration.policy group.coordinator.append.linger.ms
+group.coordinator.append.linger.ms
 group.coordinator.background.threads group.coordinator.cached.buffer.max.bytes group.coordinator.rebalance.protocols
 group.coordinator.threads
 group.share.assignment.interval.ms group.share.assignors group.share.delivery.count.limit group.share.heartbeat.interval.ms

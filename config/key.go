@@ -70,6 +70,7 @@ type Key struct {
 	Sensitive bool   // the value is never shown
 	NoEffect  bool   // accepted for the sake of Kafka's files: setting it gives a warning
 	Values    []string
+	AnyCase   bool    // of Values
 	Min, Max  int64   // limits of Int, Short, Long and Double
 	holes     []int64 // numbers between them that are not allowed
 }

@@ -47,6 +47,9 @@ func (k *Key) parse(raw string) (value, error) {
 	case List:
 		return k.parseList(s)
 	}
+	if k.AnyCase {
+		s = strings.ToLower(s)
+	}
 	if len(k.Values) > 0 && !slices.Contains(k.Values, s) {
 		return value{}, k.wrong(raw, "one of "+strings.Join(k.Values, ", "))
 	}

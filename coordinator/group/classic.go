@@ -21,6 +21,8 @@ type State uint8
 //	CompletingRebalance  -> Stable               the leader's assignment is committed
 //	                     -> PreparingRebalance   a member joins, leaves, fails
 //	Stable               -> PreparingRebalance   likewise
+//	a consumer group     -> PreparingRebalance   nobody uses the consumer protocol any more: downgrade.go
+//	any                  -> a consumer group     somebody joins with that protocol: upgrade.go
 //	any                  -> Dead                 the group is deleted, or not ours any more
 const (
 	Empty State = iota
@@ -60,6 +62,8 @@ type classic struct {
 
 	joinTimer timer // ends the joining
 	syncTimer timer // ends the waiting for SyncGroups
+
+	away bool // it was made a consumer group, which may still be refused: it does nothing
 
 	topics   map[string]bool // that members subscribe to
 	topicsOK bool            // topics is known
@@ -120,6 +124,11 @@ func (g *classic) check(memberID string, instance *string) protocol.Code {
 	return protocol.None
 }
 
+// isOf says whether a member is of a generation: that of the group, or until its next one what it was given before the group became a classic one.
+func (g *classic) isOf(m *member, generation int32) bool {
+	return generation == g.generation || m.epoch != 0 && generation == m.epoch
+}
+
 // checkCommit says whether a request may commit offsets.
 func (g *classic) checkCommit(req *kmsg.OffsetCommitRequest) protocol.Code {
 	switch {
@@ -134,7 +143,7 @@ func (g *classic) checkCommit(req *kmsg.OffsetCommitRequest) protocol.Code {
 		return code
 	}
 	switch {
-	case req.Generation != g.generation:
+	case !g.isOf(g.members.get(req.MemberID), req.Generation):
 		return protocol.IllegalGeneration
 	case g.state == CompletingRebalance:
 		return protocol.RebalanceInProgress
@@ -150,7 +159,21 @@ func (g *classic) checkCommitOf(*kmsg.OffsetCommitRequest, [16]byte, int32) prot
 // checkFetch: whoever knows the id of a classic group may read.
 func (g *classic) checkFetch(*kmsg.OffsetFetchRequestGroup) protocol.Code { return protocol.None }
 
-func (g *classic) tombstones() []machine.Record { return []machine.Record{{Key: groupKey(g.id)}} }
+func (g *classic) tombstones() []machine.Record {
+	return append(g.takenAway(), machine.Record{Key: groupKey(g.id)})
+}
+
+// store writes the record of the group. What may be in the log of a consumer group that it was, or did not become, goes with it.
+func (g *classic) store(assignment func(*member) []byte, out *machine.Out, then machine.Then) {
+	doubt, records := g.doubtful(), append(g.takenAway(), g.groupRecord(assignment))
+	clear(g.doubt)
+	out.Write(records, func(nowMs int64, err error, out *machine.Out) {
+		if err != nil && len(doubt) > 0 {
+			g.inDoubt(doubt)
+		}
+		then(nowMs, err, out)
+	})
+}
 
 // committing notes that a member lives: it commits.
 func (g *classic) committing(nowMs int64, memberID string) {
@@ -163,6 +186,9 @@ func (g *classic) committing(nowMs int64, memberID string) {
 func (g *classic) heard(nowMs int64, m *member) { g.session(nowMs, m, int64(m.sessionTimeoutMs)) }
 
 func (g *classic) session(nowMs int64, m *member, timeoutMs int64) {
+	if g.away {
+		return
+	}
 	if m.session.fire == nil {
 		m.session.fire = func(nowMs int64, out *machine.Out) { g.sessionOver(nowMs, m, out) }
 	}
@@ -346,6 +372,11 @@ func (s *Shard) replayGroup(id string, v *kmsg.GroupMetadataValue) {
 func (g *classic) loaded(nowMs int64, out *machine.Out) {
 	for _, m := range g.members.list {
 		g.heard(nowMs, m)
+	}
+	if len(g.members.list) > 0 && g.leader == "" {
+		g.leader = g.members.list[0].id
+		g.rebalance(nowMs, "the group became a classic one, and its members have not joined again since", out)
+		return
 	}
 	if n, most := len(g.members.list), g.shard.config().MaxSize; n > most {
 		g.rebalance(nowMs, fmt.Sprintf("the group has %d members, more than group.max.size %d", n, most), out)

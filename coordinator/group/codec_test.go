@@ -156,7 +156,7 @@ func FuzzReplay(f *testing.F) {
 
 // Malformed subscriptions harm nobody.
 func FuzzSubscription(f *testing.F) {
-	f.Add(subscription("a", "b"))
+	f.Add(subscriptionOf("a", "b"))
 	f.Add([]byte{0, 1, 127, 255, 255, 255})
 	f.Fuzz(func(t *testing.T, b []byte) { subscribedTopics(b, func(string) {}) })
 }

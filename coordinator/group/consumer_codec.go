@@ -1,9 +1,9 @@
 package group
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
-	"strings"
 
 	"github.com/leatmq/leat/coordinator/group/assign"
 	"github.com/leatmq/leat/coordinator/machine"
@@ -21,7 +21,8 @@ import (
 //
 //	group, value               version int16, epoch int32; tag 0 hash int64
 //	member, value              version int16, instance string?, rack string?, clientId string, clientHost string, topics [string],
-//	                           expression string?, rebalanceTimeoutMs int32, assignor string?; tag 0 a classic member's protocols
+//	                           expression string?, rebalanceTimeoutMs int32, assignor string?; tag 0, of a member that uses the
+//	                           classic protocol: present int8 1, sessionTimeoutMs int32, protocols [name string, metadata bytes]
 //	target assignment, value   version int16, epoch int32; tag 0 timeMs int64
 //	target of a member, value  version int16, [topic uuid, partitions [int32]]
 //	current of a member, value version int16, epoch int32, previous int32, state int8, assigned, revoking, each
@@ -40,13 +41,13 @@ const (
 	consumerRegexKey       = 16
 )
 
-var recordKeys = [...]uint16{groupChange: consumerGroupKey, subscriptionChange: consumerMemberKey, targetEpochChange: consumerTargetEpochKey,
+var recordKeys = [...]uint16{classicChange: groupKeyVersion, groupChange: consumerGroupKey, subscriptionChange: consumerMemberKey, targetEpochChange: consumerTargetEpochKey,
 	targetChange: consumerTargetKey, currentChange: consumerCurrentKey, regexChange: consumerRegexKey}
 
 // key is the key of the record of a change.
 func (k changeKey) key(group string) []byte {
 	b := appendString16(binary.BigEndian.AppendUint16(make([]byte, 0, 6+len(group)+len(k.name)), recordKeys[k.kind]), group)
-	if k.kind != groupChange && k.kind != targetEpochChange {
+	if k.kind.ofMember() {
 		b = appendString16(b, k.name)
 	}
 	return b
@@ -123,11 +124,23 @@ func appendSubscription(b []byte, s *memberSubscription) []byte {
 	b = appendStrings(b, s.topics)
 	b = appendCompact(b, s.regex)
 	b = appendNullable(appendInt32(b, s.rebalanceTimeoutMs), s.assignor)
-	if s.classic == nil {
-		return append(b, 0)
+	c := appendClassicProtocol(nil, s.classic)
+	b = binary.AppendUvarint(append(b, 1, 0), uint64(len(c)))
+	return append(b, c...)
+}
+
+func appendClassicProtocol(b []byte, c *classicProtocol) []byte {
+	if c == nil {
+		return append(b, 0) // Kafka writes the tag all the same
 	}
-	b = binary.AppendUvarint(append(b, 1, 0), uint64(len(s.classic)))
-	return append(b, s.classic...)
+	b = appendInt32(append(b, 1), c.sessionTimeoutMs)
+	b = binary.AppendUvarint(b, uint64(len(c.protocols))+1)
+	for i := range c.protocols {
+		b = appendCompact(b, c.protocols[i].name)
+		b = binary.AppendUvarint(b, uint64(len(c.protocols[i].metadata))+1)
+		b = append(append(b, c.protocols[i].metadata...), 0)
+	}
+	return append(b, 0)
 }
 
 // appendAssignment appends partitions by topic; each topic has its epochs as a tag when there are any.
@@ -342,7 +355,7 @@ func readChange(version int16, rec machine.Record) (group string, c change, ok b
 		return "", c, false, fmt.Errorf("the key of a consumer group cannot be read: %w", err)
 	}
 	c.kind = kind
-	if kind != groupChange && kind != targetEpochChange {
+	if kind.ofMember() {
 		name, _, err := cut16(rest)
 		if err != nil {
 			return "", c, false, fmt.Errorf("a key of consumer group %q cannot be read: %w", id, err)
@@ -414,8 +427,32 @@ func (r *valueReader) subscription() *memberSubscription {
 	s.rebalanceTimeoutMs, s.assignor = r.int32(), r.nullable()
 	r.tags(func(tag uint64, f *valueReader) {
 		if tag == 0 {
-			s.classic = []byte(strings.Clone(string(f.b)))
+			s.classic = f.classicProtocol()
 		}
 	})
 	return s
+}
+
+// classicProtocol reads what is kept of a member that uses the classic protocol; nil for one that does not.
+func (r *valueReader) classicProtocol() *classicProtocol {
+	if r.int8() != 1 {
+		return nil
+	}
+	c := &classicProtocol{sessionTimeoutMs: r.int32()}
+	for range r.count(3) {
+		c.protocols = append(c.protocols, offered{r.string(), bytes.Clone(r.compactBytes())})
+		r.tags(nil)
+	}
+	r.tags(nil)
+	return c
+}
+
+// compactBytes reads bytes. They alias what is read.
+func (r *valueReader) compactBytes() []byte {
+	n := r.uvarint()
+	if n == 0 {
+		r.bad = true
+		return nil
+	}
+	return r.take(n - 1)
 }

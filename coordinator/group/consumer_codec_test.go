@@ -17,7 +17,7 @@ func someChanges() []change {
 	return []change{
 		{changeKey: changeKey{groupChange, ""}, group: &groupEpoch{5, -77}},
 		{changeKey: changeKey{groupChange, ""}, group: &groupEpoch{5, 0}},
-		{changeKey: changeKey{subscriptionChange, "m"}, sub: &memberSubscription{instance: s("i"), rack: s("r"), clientID: "c", clientHost: "/h", topics: []string{"a", "b"}, regex: "x.*", rebalanceTimeoutMs: 9, assignor: s("range"), classic: []byte("kept")}},
+		{changeKey: changeKey{subscriptionChange, "m"}, sub: &memberSubscription{instance: s("i"), rack: s("r"), clientID: "c", clientHost: "/h", topics: []string{"a", "b"}, regex: "x.*", rebalanceTimeoutMs: 9, assignor: s("range"), classic: &classicProtocol{6000, []offered{{"range", []byte("x")}, {"sticky", []byte{}}}}}},
 		{changeKey: changeKey{subscriptionChange, "m"}, sub: &memberSubscription{topics: []string{}}},
 		{changeKey: changeKey{targetEpochChange, ""}, epoch: &targetEpoch{6, 999}},
 		{changeKey: changeKey{targetChange, "m"}, target: o.Assignment},
@@ -81,6 +81,61 @@ func TestKafkasConsumerRecords(t *testing.T) {
 	}
 	if n := g.members["b"].cur.assigned.Count(); n != 2 {
 		t.Errorf("b has %d partitions", n)
+	}
+}
+
+// A log of Kafka 4.4.0 with groups that went from classic to consumer and back: it is understood, we would have written the same
+// bytes, and the groups are what they were.
+func TestKafkasMigratedRecords(t *testing.T) {
+	s := newSim(t).s
+	upgrades, downgrades, members := 0, 0, 0
+	for i, r := range logOf(t, "migration_kafka_4.4.0.log") {
+		version, err := keyVersion(r.Key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if version == groupKeyVersion {
+			id, _ := readGroupKey(r.Key)
+			if g := s.groups[id]; r.Value == nil && g != nil && !g.membership.isEmpty() {
+				upgrades++
+			}
+			if v, err := readGroupValue(r.Value); err == nil && len(v.Members) > 0 && s.groups[id] == nil {
+				downgrades++
+			}
+		}
+		if version > groupKeyVersion {
+			id, c, ok, err := readChange(version, r)
+			if err != nil || !ok && version != consumerTopicsKey {
+				t.Fatal(i, ok, err)
+			}
+			if !ok {
+				continue // a tombstone for the records of older versions
+			}
+			if again := c.record(id); string(again.Key) != string(r.Key) || string(again.Value) != string(r.Value) {
+				t.Errorf("record %d: %s: we would write %x, Kafka wrote %x", i, showChange(version, r), again.Value, r.Value)
+			}
+			if c.sub != nil && c.sub.classic != nil {
+				members++
+				if said, ok := readSubscription(c.sub.classic.protocols[0].metadata); !ok || len(said.topics) != 1 || said.topics[0] != c.sub.topics[0] {
+					t.Errorf("record %d: %+v of %+v", i, said, c.sub)
+				}
+			}
+		}
+		if err := s.Replay(int64(i), r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if upgrades != 4 || downgrades != 1 || members < 10 {
+		t.Errorf("%d upgrades, %d downgrades, %d records of classic members", upgrades, downgrades, members)
+	}
+	both := 0
+	for _, g := range s.groups {
+		if cg, ok := g.membership.(*consumerGroup); ok && cg.classics == 1 && len(cg.members) == 2 {
+			both++
+		}
+	}
+	if both < 2 {
+		t.Errorf("%d groups have a member of either protocol", both)
 	}
 }
 

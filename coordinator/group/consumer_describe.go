@@ -11,8 +11,11 @@ import (
 	"github.com/leatmq/leat/protocol"
 )
 
-// consumerMemberType is what ConsumerGroupDescribe says of a member that uses the consumer protocol.
-const consumerMemberType = 1
+// What ConsumerGroupDescribe says of a member: which protocol it uses.
+const (
+	classicMemberType  = 0
+	consumerMemberType = 1
+)
 
 // ConsumerDescribe is ConsumerGroupDescribe of one group.
 func (s *Shard) ConsumerDescribe(_ int64, id string, to machine.Ticket, out *machine.Out) {
@@ -48,8 +51,12 @@ func (g *consumerGroup) describeTo(a *kmsg.ConsumerGroupDescribeResponseGroup) {
 		d.MemberID, d.InstanceID, d.RackID, d.MemberEpoch = m.id, m.sub.instance, m.sub.rack, m.cur.epoch
 		d.ClientID, d.ClientHost, d.SubscribedTopics = m.sub.clientID, m.sub.clientHost, m.sub.topics
 		d.SubscribedTopicRegex = &m.sub.regex
-		d.Assignment, d.TargetAssignment = g.described(m.cur.assigned.Assignment), g.described(g.targets[id])
+		has := merge(m.cur.assigned, m.cur.revoking) // what it must give up it has
+		d.Assignment, d.TargetAssignment = g.described(has.Assignment), g.described(g.targets[id])
 		d.MemberType = consumerMemberType
+		if m.usesClassic() {
+			d.MemberType = classicMemberType
+		}
 		a.Members = append(a.Members, d)
 	}
 }
@@ -68,13 +75,32 @@ func (g *consumerGroup) described(a assign.Assignment) (d kmsg.Assignment) {
 
 func (g *consumerGroup) explain(story *Story) {
 	story.SinceMs = g.sinceMs
+	if g.settled == len(g.members) && g.epoch() == g.targetEpoch() {
+		return
+	}
 	for _, id := range slices.Sorted(maps.Keys(g.members)) {
-		m := g.members[id]
-		if !g.reconciled(m) {
-			story.Waiting = append(story.Waiting, id)
+		until, ok := g.waitsFor(g.members[id])
+		if !ok {
+			continue
 		}
-		if m.revoke.isSet() && (story.UntilMs == 0 || m.revoke.at < story.UntilMs) {
-			story.UntilMs = m.revoke.at
+		story.Waiting = append(story.Waiting, id)
+		if story.UntilMs == 0 || until < story.UntilMs {
+			story.UntilMs = until
 		}
 	}
+}
+
+// waitsFor says whether a member has to do something before the group is stable, and until when it is waited for: to give up partitions, to hear of
+// its new target, or to fetch what has become free for it. One that waits for others itself does not count.
+func (g *consumerGroup) waitsFor(m *consumerMember) (untilMs int64, ok bool) {
+	if g.reconciled(m) && g.epoch() == g.targetEpoch() || !g.mustJoin(m) && g.epoch() == g.targetEpoch() {
+		return 0, false
+	}
+	until := m.session.at
+	for _, t := range []*timer{&m.revoke, &m.rejoin} {
+		if t.isSet() {
+			until = min(until, t.at)
+		}
+	}
+	return until, true
 }

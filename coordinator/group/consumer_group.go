@@ -17,6 +17,7 @@ type ConsumerConfig struct {
 	HeartbeatIntervalMs  int32
 	AssignmentIntervalMs int32    // the shortest time between two target assignments
 	MaxSize              int      // members
+	Upgrade, Downgrade   bool     // a classic group with members may become a consumer group, and the other way
 	Assignors            []string // that members may ask for; the first is for those who ask for none
 	RegexRefreshMs       int64    // how long the topics of a regular expression are valid although no topic has come or gone
 }
@@ -32,6 +33,8 @@ type ConsumerConfig struct {
 // refuses it; an input that changes nothing is answered behind those that are under way, because it saw what they changed. After
 // a refusal it is not known what the log says about the keys that the refused records had: they are written again, as they are,
 // in front of the next records.
+//
+// Members may use the classic protocol: mixed.go. The group may have been a classic one, and become one again: upgrade.go, downgrade.go.
 //
 // States, as they are told: Empty without members; Assigning when the target is behind the group; Stable when all members are at
 // the target; Reconciling otherwise.
@@ -51,18 +54,23 @@ type consumerGroup struct {
 	topicUsers map[string]int            // members that name a topic
 	regexUsers map[string]int            // members that subscribe with an expression
 	owners     map[ownedPartition]string // member that has a partition now, or must still give it up
+	classics   int                       // members that use the classic protocol
+	offers     map[string]int            // how many of these offer a protocol
+	settled    int                       // members that have their target
 
-	seenTopics int64 // the version of the topics that current.hash was made of; -1: none
-	seenNames  int64 // likewise, of what the expressions match
-	regexAtMs  int64 // when the expressions were last looked at
-	sinceMs    int64 // when the group epoch began; -1: not known
+	seenTopics int64  // the version of the topics that current.hash was made of; -1: none
+	seenNames  int64  // likewise, of what the expressions match
+	regexAtMs  int64  // when the expressions were last looked at
+	lastState  string // as of the latest change
+	sinceMs    int64  // when it began; -1: not known
 
-	before struct { // what the group was when the first member came, for the case that this was refused
+	before struct { // what the group was until it became a consumer group, while that may still be refused
 		membership membership
 		stored     bool
 	}
+	opening  *changes // what makes a consumer group of that, until the first heartbeat is accepted
+	tooMany  int      // so many members did not fit into the record of a classic group; 0: not known
 	underWay []*consumerWrite
-	doubt    map[changeKey]bool // keys of records that the log refused, or may not have
 }
 
 // consumerWrite is records that are not committed yet, and who waits for them.
@@ -79,7 +87,7 @@ const firstEpoch = 1
 func newConsumerGroup(s *Shard, g *group) *consumerGroup {
 	return &consumerGroup{group: g, shard: s, targets: map[string]assign.Assignment{}, members: map[string]*consumerMember{}, regexes: map[string]*resolved{},
 		static: map[string]string{}, topicUsers: map[string]int{}, regexUsers: map[string]int{}, owners: map[ownedPartition]string{},
-		seenTopics: -1, seenNames: -1, sinceMs: -1, doubt: map[changeKey]bool{}}
+		offers: map[string]int{}, seenTopics: -1, seenNames: -1, sinceMs: -1}
 }
 
 func (g *consumerGroup) config() *ConsumerConfig { return g.shard.o.ConsumerConfig(g.id) }
@@ -113,12 +121,17 @@ func (g *consumerGroup) stateName() string {
 	case g.epoch() > g.targetEpoch():
 		return "Assigning"
 	}
-	for _, m := range g.members {
-		if !g.reconciled(m) {
-			return "Reconciling"
-		}
+	if g.settled < len(g.members) {
+		return "Reconciling"
 	}
 	return "Stable"
+}
+
+// noteState notes when the state began.
+func (g *consumerGroup) noteState(nowMs int64) {
+	if s := g.stateName(); s != g.lastState {
+		g.lastState, g.sinceMs = s, nowMs
+	}
 }
 
 func (g *consumerGroup) reconciled(m *consumerMember) bool {
@@ -148,12 +161,12 @@ func (g *consumerGroup) checkCommit(req *kmsg.OffsetCommitRequest) protocol.Code
 	switch {
 	case m == nil:
 		return protocol.UnknownMemberID
-	case req.Version < 9:
+	case req.Version < 9 && !m.usesClassic():
 		return protocol.UnsupportedVersion
 	case req.Generation == m.cur.epoch: // also that of a static member that is away
 		return protocol.None
 	case req.Generation > m.cur.epoch, req.Generation < 0:
-		return protocol.StaleMemberEpoch
+		return m.stale()
 	}
 	return protocol.None
 }
@@ -170,9 +183,17 @@ func (g *consumerGroup) checkCommitOf(req *kmsg.OffsetCommitRequest, topic [16]b
 		since, ok = m.cur.revoking.epoch(topic, partition)
 	}
 	if !ok || since > req.Generation {
-		return protocol.StaleMemberEpoch
+		return m.stale()
 	}
 	return protocol.None
+}
+
+// stale is what a member hears whose epoch is another one.
+func (m *consumerMember) stale() protocol.Code {
+	if m.usesClassic() {
+		return protocol.IllegalGeneration
+	}
+	return protocol.StaleMemberEpoch
 }
 
 // checkFetch says whether a request may read offsets. Without a member it is an admin client's, or an old one's.
@@ -188,7 +209,7 @@ func (g *consumerGroup) checkFetch(req *kmsg.OffsetFetchRequestGroup) protocol.C
 	case m == nil:
 		return protocol.UnknownMemberID
 	case req.MemberEpoch != m.cur.epoch:
-		return protocol.StaleMemberEpoch
+		return m.stale()
 	}
 	return protocol.None
 }
@@ -208,8 +229,11 @@ func (g *consumerGroup) tombstones() (all []machine.Record) {
 	key := func(kind changeKind, name string) {
 		all = append(all, machine.Record{Key: changeKey{kind, name}.key(g.id)})
 	}
+	if g.doubt[changeKey{classicChange, ""}] {
+		key(classicChange, "")
+	}
 	for _, k := range g.doubtful() {
-		if k.name != "" {
+		if k.kind.ofMember() {
 			key(k.kind, k.name)
 		}
 	}
@@ -229,6 +253,10 @@ func (g *consumerGroup) tombstones() (all []machine.Record) {
 // loaded starts the sessions anew: nobody had a chance to be heard meanwhile.
 func (g *consumerGroup) loaded(nowMs int64, out *machine.Out) {
 	g.rearm(nowMs)
+	g.lastState = g.stateName()
+	if g.target != nil && g.target.atMs > 0 && g.epoch() == g.targetEpoch() {
+		g.sinceMs = g.target.atMs // it is Stable or Reconciling since then, or Stable since not long after
+	}
 	if n, most := len(g.members), g.config().MaxSize; n > most {
 		out.Warn("a consumer group has more members than group.consumer.max.size; they stay, nobody else gets in", "group", g.id, "members", n, "most", most)
 	}
@@ -241,9 +269,7 @@ func (g *consumerGroup) rearm(nowMs int64) {
 		if !m.session.isSet() {
 			g.heard(nowMs, m)
 		}
-		if m.cur.state == memberUnrevoked && !m.revoke.isSet() {
-			g.awaitRevocation(nowMs, m)
-		}
+		g.watch(nowMs, m)
 	}
 }
 
@@ -251,7 +277,7 @@ func (g *consumerGroup) rearm(nowMs int64) {
 func (g *consumerGroup) unload(*machine.Out) {}
 
 // finish writes what was changed, and answers when it is committed; or, when nothing was changed, behind what is under way.
-func (g *consumerGroup) finish(c *changes, to machine.Ticket, out *machine.Out, body func(err error) any) {
+func (g *consumerGroup) finish(nowMs int64, c *changes, to machine.Ticket, out *machine.Out, body func(err error) any) {
 	records := append(g.healing(c), c.records...)
 	if len(records) == 0 {
 		g.answer(to, out, body)
@@ -261,17 +287,17 @@ func (g *consumerGroup) finish(c *changes, to machine.Ticket, out *machine.Out, 
 	if to != nil {
 		w.waiting = append(w.waiting, consumerAnswer{to, body})
 	}
+	g.write(nowMs, w, c, records, out)
+}
+
+func (g *consumerGroup) write(nowMs int64, w *consumerWrite, c *changes, records []machine.Record, out *machine.Out) {
 	healed := g.doubtful()
 	clear(g.doubt)
+	g.noteState(nowMs)
 	g.underWay = append(g.underWay, w)
 	g.writing++
 	g.stored = true
 	out.Write(records, func(nowMs int64, err error, out *machine.Out) { g.written(nowMs, w, c, healed, err, out) })
-}
-
-// doubtful are the keys that are in doubt, in order.
-func (g *consumerGroup) doubtful() []changeKey {
-	return slices.SortedFunc(maps.Keys(g.doubt), compareKeys)
 }
 
 // healing are the records of what is in doubt.
@@ -304,17 +330,16 @@ func (g *consumerGroup) answer(to machine.Ticket, out *machine.Out, body func(er
 func (g *consumerGroup) written(nowMs int64, w *consumerWrite, c *changes, healed []changeKey, err error, out *machine.Out) {
 	g.writing--
 	g.underWay = slices.DeleteFunc(g.underWay, func(o *consumerWrite) bool { return o == w })
-	if err != nil {
-		c.back()
-		for _, k := range append(c.touched, healed...) {
-			g.doubt[k] = true
-		}
-		g.seenTopics = -1
-		if g.current == nil && len(g.members) == 0 && len(g.underWay) == 0 {
-			g.unborn()
-		} else if !isMoved(err) {
-			g.rearm(nowMs)
-		}
+	switch {
+	case err == nil:
+		g.before.membership = nil // it is in the log: there is no way back
+	case c.next != nil && isTooLarge(err) && g.membership == membership(c.next):
+		g.inDoubt(healed)
+		g.stay(nowMs, w, c, out)
+		return
+	default:
+		g.inDoubt(append(c.touched, healed...))
+		g.refused(nowMs, c, err, out)
 	}
 	for _, a := range w.waiting {
 		out.Answer(a.to, a.body(err))
@@ -322,10 +347,31 @@ func (g *consumerGroup) written(nowMs int64, w *consumerWrite, c *changes, heale
 	g.shard.dropIfBare(g.group)
 }
 
-// unborn: the records that made the group were refused. If any are in the log, the next load finds a group whose members are never heard of.
-func (g *consumerGroup) unborn() {
-	if g.membership == membership(g) && g.before.membership != nil { // else the log has it: it stays as it is
-		g.membership, g.stored = g.before.membership, g.before.stored
+// refused takes changes back that are not in the log. The change to a classic group stays: its members are told nothing that they must find again.
+func (g *consumerGroup) refused(nowMs int64, c *changes, err error, out *machine.Out) {
+	if c.next != nil {
+		return
+	}
+	c.back()
+	g.seenTopics = -1
+	switch {
+	case g.membership != membership(g): // it has become a classic group meanwhile
+	case g.current == nil && len(g.members) == 0 && len(g.underWay) == 0:
+		g.unborn(nowMs, "the change to a consumer group could not be stored: "+err.Error(), out)
+	case !isMoved(err):
+		g.rearm(nowMs)
+		g.noteState(nowMs)
+	}
+}
+
+// unborn: the records that made the group were refused, or there was nothing to make.
+func (g *consumerGroup) unborn(nowMs int64, why string, out *machine.Out) {
+	if g.membership != membership(g) || g.before.membership == nil { // the log has it: it stays as it is
+		return
+	}
+	g.membership, g.stored = g.before.membership, g.before.stored
+	if old, ok := g.membership.(*classic); ok {
+		old.resume(nowMs, why, out)
 	}
 }
 

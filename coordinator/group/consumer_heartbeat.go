@@ -35,7 +35,7 @@ func (s *Shard) ConsumerHeartbeat(nowMs int64, req *kmsg.ConsumerGroupHeartbeatR
 		out.Answer(to, no.response())
 		return
 	}
-	g, no := s.consumerGroup(req)
+	g, no := s.consumerGroup(nowMs, req)
 	if no != nil {
 		out.Answer(to, no.response())
 		return
@@ -47,9 +47,7 @@ func (s *Shard) ConsumerHeartbeat(nowMs int64, req *kmsg.ConsumerGroupHeartbeatR
 	}
 	if no != nil {
 		out.Answer(to, no.response())
-		if g.current == nil && len(g.members) == 0 && len(g.underWay) == 0 {
-			g.unborn()
-		}
+		g.unopened(nowMs, out)
 	}
 	s.dropIfBare(g.group)
 }
@@ -87,8 +85,8 @@ func (s *Shard) checkHeartbeat(req *kmsg.ConsumerGroupHeartbeatRequest) *refusal
 	return nil
 }
 
-// consumerGroup finds the group of a heartbeat, or makes it of nothing or of a group without members.
-func (s *Shard) consumerGroup(req *kmsg.ConsumerGroupHeartbeatRequest) (*consumerGroup, *refusal) {
+// consumerGroup finds the group of a heartbeat, or makes it of nothing or of a classic group.
+func (s *Shard) consumerGroup(nowMs int64, req *kmsg.ConsumerGroupHeartbeatRequest) (*consumerGroup, *refusal) {
 	g := s.groups[req.Group]
 	if g != nil {
 		if cg, ok := g.membership.(*consumerGroup); ok {
@@ -101,13 +99,7 @@ func (s *Shard) consumerGroup(req *kmsg.ConsumerGroupHeartbeatRequest) (*consume
 	if g == nil {
 		g = s.group(req.Group)
 	}
-	if !g.membership.idle() {
-		return nil, refuse(protocol.GroupIDNotFound, "the group %s has members of the classic protocol: a group changes its protocol when it is empty", clip(req.Group))
-	}
-	cg := newConsumerGroup(s, g)
-	cg.before.membership, cg.before.stored = g.membership, g.stored
-	g.membership = cg
-	return cg, nil
+	return s.upgrade(nowMs, g)
 }
 
 // heartbeat is that of a member that joins or is there.
@@ -130,10 +122,8 @@ func (g *consumerGroup) heartbeat(nowMs int64, req *kmsg.ConsumerGroupHeartbeatR
 	if no != nil {
 		return no
 	}
-	c := &changes{g: g}
-	if g.before.stored && g.current == nil && len(g.members) == 0 && len(g.underWay) == 0 {
-		c.records = append(c.records, machine.Record{Key: groupKey(g.id)}) // the classic group is over
-	}
+	opens := g.opening != nil
+	c := g.begin(nowMs, id, out)
 	isNew := g.members[id] == nil && replaces == nil
 	if replaces != nil {
 		g.replace(nowMs, c, replaces, id)
@@ -145,11 +135,12 @@ func (g *consumerGroup) heartbeat(nowMs int64, req *kmsg.ConsumerGroupHeartbeatR
 		g.history.add(Event{nowMs, Joined, id, m.client(), ""})
 	}
 	g.refreshRegexes(nowMs, c)
+	must = must || opens && g.incomplete()
 	g.advance(nowMs, c, must, "the subscription of "+clip(id)+" is another or new")
 	g.retarget(nowMs, c)
-	g.reconcile(nowMs, c, m, req, changed)
+	g.reconcile(nowMs, c, m, req.Topics, changed)
 	g.heard(nowMs, m)
-	g.finish(c, to, out, g.heartbeatAnswer(req, m, before))
+	g.finish(nowMs, c, to, out, g.heartbeatAnswer(req, m, before))
 	return nil
 }
 
@@ -197,7 +188,7 @@ func (g *consumerGroup) identify(id string, req *kmsg.ConsumerGroupHeartbeatRequ
 		return nil, m.checkEpoch(req)
 	case req.MemberEpoch != joinEpoch:
 		return nil, refuse(protocol.FencedInstanceID, "the instance id %s is that of another member now", clip(instance))
-	case m.cur.epoch != leaveStaticEpoch:
+	case m.cur.epoch != leaveStaticEpoch && !m.usesClassic(): // one that speaks the classic protocol does not say that it comes back
 		return nil, refuse(protocol.UnreleasedInstanceID, "the instance id %s is still in use by the member %s", clip(instance), clip(m.id))
 	case g.members[id] != nil:
 		return nil, refuse(protocol.InvalidRequest, "the member %s has another instance id or none", clip(id))
@@ -247,8 +238,7 @@ func (g *consumerGroup) replace(nowMs int64, c *changes, old *consumerMember, id
 // resubscribe takes over what a heartbeat says about the member. changed: the member subscribes to something else; must: that
 // makes a new epoch of the group.
 func (g *consumerGroup) resubscribe(nowMs int64, c *changes, m *consumerMember, req *kmsg.ConsumerGroupHeartbeatRequest, client Client) (changed, must bool) {
-	old := m.sub
-	sub := *old
+	sub := *m.sub
 	sub.clientID, sub.clientHost, sub.classic = strings.Clone(client.ID), strings.Clone(client.Host), nil
 	cloneTo(&sub.instance, req.InstanceID)
 	cloneTo(&sub.rack, req.RackID)
@@ -262,8 +252,15 @@ func (g *consumerGroup) resubscribe(nowMs int64, c *changes, m *consumerMember, 
 	if req.SubscribedTopicRegex != nil {
 		sub.regex = strings.Clone(*req.SubscribedTopicRegex)
 	}
+	changed = g.setWish(nowMs, c, m, &sub)
+	return changed, changed
+}
+
+// setWish notes what a member wants, and says whether it is something else than before.
+func (g *consumerGroup) setWish(nowMs int64, c *changes, m *consumerMember, sub *memberSubscription) (changed bool) {
+	old := m.sub
 	if old == noSub || !sub.equal(old) {
-		c.do(change{changeKey: changeKey{subscriptionChange, m.id}, sub: &sub})
+		c.do(change{changeKey: changeKey{subscriptionChange, m.id}, sub: sub})
 	}
 	changed = !slices.Equal(sub.topics, old.topics) || sub.regex != old.regex
 	if sub.regex != old.regex {
@@ -272,7 +269,7 @@ func (g *consumerGroup) resubscribe(nowMs int64, c *changes, m *consumerMember, 
 		}
 		g.dropRegex(c, old.regex)
 	}
-	return changed, changed
+	return changed
 }
 
 func cloneTo(to **string, s *string) {
@@ -283,8 +280,8 @@ func cloneTo(to **string, s *string) {
 }
 
 // reconcile brings a member one step towards its target.
-func (g *consumerGroup) reconcile(nowMs int64, c *changes, m *consumerMember, req *kmsg.ConsumerGroupHeartbeatRequest, changed bool) {
-	r := reconciling{member: m.id, cur: m.cur, epoch: g.targetEpoch(), target: g.targets[m.id], changed: changed, has: req.Topics, said: req.Topics != nil}
+func (g *consumerGroup) reconcile(nowMs int64, c *changes, m *consumerMember, has []kmsg.ConsumerGroupHeartbeatRequestTopic, changed bool) {
+	r := reconciling{member: m.id, cur: m.cur, epoch: g.targetEpoch(), target: g.targets[m.id], changed: changed, has: has, said: has != nil}
 	var wanted map[assign.TopicID]bool
 	r.wants = func(id assign.TopicID) bool {
 		if wanted == nil {
@@ -296,17 +293,25 @@ func (g *consumerGroup) reconcile(nowMs int64, c *changes, m *consumerMember, re
 		return wanted[id]
 	}
 	r.owner = func(p ownedPartition) string { return g.owners[p] }
-	next := r.next()
-	if next == m.cur {
-		return
+	if next := r.next(); next != m.cur {
+		if m.cur.state == memberUnrevoked && (next.state != memberUnrevoked || next.epoch != m.cur.epoch) {
+			g.shard.timers.stop(&m.revoke)
+		}
+		c.do(change{changeKey: changeKey{currentChange, m.id}, cur: next})
 	}
-	if m.cur.state == memberUnrevoked && (next.state != memberUnrevoked || next.epoch != m.cur.epoch) {
+	g.watch(nowMs, m)
+}
+
+// watch starts and stops what a member is given time for. One that uses the classic protocol has to join again for everything: see mixed.go.
+func (g *consumerGroup) watch(nowMs int64, m *consumerMember) {
+	switch {
+	case m.usesClassic():
 		g.shard.timers.stop(&m.revoke)
-	}
-	c.do(change{changeKey: changeKey{currentChange, m.id}, cur: next})
-	if next.state == memberUnrevoked && !m.revoke.isSet() {
+		return
+	case m.cur.state == memberUnrevoked && !m.revoke.isSet():
 		g.awaitRevocation(nowMs, m)
 	}
+	g.shard.timers.stop(&m.rejoin)
 }
 
 // heard starts the session of a member anew.
@@ -316,7 +321,11 @@ func (g *consumerGroup) heard(nowMs int64, m *consumerMember) {
 			g.expel(nowMs, m, Expired, "it was not heard of for its session timeout", out)
 		}
 	}
-	g.shard.timers.set(&m.session, nowMs+int64(g.config().SessionTimeoutMs))
+	timeout := g.config().SessionTimeoutMs
+	if m.usesClassic() {
+		timeout = m.sub.classic.sessionTimeoutMs
+	}
+	g.shard.timers.set(&m.session, nowMs+int64(timeout))
 }
 
 // awaitRevocation gives a member the time to give up what it must.

@@ -30,11 +30,11 @@ func (g *consumerGroup) leave(nowMs int64, req *kmsg.ConsumerGroupHeartbeatReque
 	} else {
 		g.history.add(Event{nowMs, Left, m.id, m.client(), ""})
 		g.drop(c, m)
-		g.shrunk(nowMs, c, "left: "+clip(m.id))
+		g.shrunk(nowMs, c, "left: "+clip(m.id), out)
 	}
 	resp := kmsg.NewPtrConsumerGroupHeartbeatResponse()
 	resp.MemberID, resp.MemberEpoch = &m.id, req.MemberEpoch
-	g.finish(c, to, out, func(err error) any {
+	g.finish(nowMs, c, to, out, func(err error) any {
 		if err != nil {
 			return (&refusal{writeCode(err), "the change of the group could not be written"}).response()
 		}
@@ -57,8 +57,12 @@ func (g *consumerGroup) removeMember(c *changes, id string) {
 	c.do(change{changeKey: changeKey{subscriptionChange, id}})
 }
 
-// shrunk makes the epoch of a group that has fewer members. One without any has its target: nothing; the next member need not wait.
-func (g *consumerGroup) shrunk(nowMs int64, c *changes, why string) {
+// shrunk makes the epoch of a group that has fewer members, or a classic group of it when only such members are left. One without any has its target: nothing; the next member need not wait.
+func (g *consumerGroup) shrunk(nowMs int64, c *changes, why string, out *machine.Out) {
+	if g.downgradable(nowMs) {
+		g.downgrade(nowMs, c, why, out)
+		return
+	}
 	g.advance(nowMs, c, true, why)
 	if len(g.members) == 0 {
 		c.do(change{changeKey: changeKey{targetEpochChange, ""}, epoch: &targetEpoch{epoch: g.epoch()}})
@@ -75,8 +79,8 @@ func (g *consumerGroup) expel(nowMs int64, m *consumerMember, what What, why str
 	g.history.add(Event{nowMs, what, m.id, m.client(), why})
 	c := &changes{g: g}
 	g.drop(c, m)
-	g.shrunk(nowMs, c, what.String()+": "+clip(m.id))
-	g.finish(c, nil, out, nil)
+	g.shrunk(nowMs, c, what.String()+": "+clip(m.id), out)
+	g.finish(nowMs, c, nil, out, nil)
 }
 
 // classicLeaves is LeaveGroup of members of a consumer group.
@@ -93,9 +97,9 @@ func (g *consumerGroup) classicLeaves(nowMs int64, req *kmsg.LeaveGroupRequest, 
 		r.ErrorCode = r.Members[0].ErrorCode
 	}
 	if len(c.undo) > 0 {
-		g.shrunk(nowMs, c, "members left")
+		g.shrunk(nowMs, c, "members left", out)
 	}
-	g.finish(c, to, out, func(err error) any {
+	g.finish(nowMs, c, to, out, func(err error) any {
 		if err != nil {
 			r = kmsg.NewPtrLeaveGroupResponse()
 			r.ErrorCode = int16(writeCode(err))

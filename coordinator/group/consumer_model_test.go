@@ -60,6 +60,11 @@ type consumerModel struct {
 	open    map[*simTicket]func(body any)
 	highest map[string]int32 // member epoch given to a client last, by group/member
 	seen    map[string]int
+
+	nextCommit int64                     // offsets to commit only grow
+	mixed      bool                      // some clients speak the classic protocol: see mixed_model_test.go
+	kinds      map[string]string         // type of each group after the last step
+	commits    map[commitKey]commitState // that were answered last
 }
 
 // consumerClient does what a consumer does.
@@ -79,6 +84,7 @@ type consumerClient struct {
 	regex    string
 	resend   bool // everything must be said in the next heartbeat
 	changed  bool // the subscription must be
+	classic  classicClient
 }
 
 func newConsumerModel(t *testing.T, seed uint64, faults bool) *consumerModel {
@@ -135,7 +141,11 @@ func (m *consumerModel) act() {
 	case n < 89 && m.step%7 == 0:
 		m.restart()
 	case n < 90 && m.step%11 == 0:
-		m.s.Delete(m.now, c.group, m.ask(func(any) {}), &m.out)
+		m.s.Delete(m.now, c.group, m.ask(func(body any) {
+			if code := body.(protocol.Code); code != protocol.NonEmptyGroup {
+				m.deleted(c.group)
+			}
+		}), &m.out)
 	default:
 		m.beat(c)
 	}
@@ -191,6 +201,10 @@ func (m *consumerModel) beat(c *consumerClient) {
 		c.in = true
 		m.start(c)
 	}
+	if c.classic.on {
+		m.classicStep(c)
+		return
+	}
 	r := kmsg.NewPtrConsumerGroupHeartbeatRequest()
 	r.Version, r.Group, r.MemberID, r.MemberEpoch, r.InstanceID = 1, c.group, c.id, c.epoch, c.instance
 	has := m.owns(c)
@@ -230,6 +244,10 @@ func (m *consumerModel) start(c *consumerClient) {
 	if c.topics == nil {
 		m.choose(c)
 	}
+	c.classic = classicClient{}
+	if m.mixed && m.r.IntN(2) == 0 {
+		m.startClassic(c)
+	}
 }
 
 func (m *consumerModel) choose(c *consumerClient) {
@@ -267,6 +285,7 @@ func (m *consumerModel) answered(c *consumerClient, req *kmsg.ConsumerGroupHeart
 	case protocol.None:
 	case protocol.UnknownMemberID, protocol.FencedMemberEpoch, protocol.GroupIDNotFound:
 		m.seen["fenced"]++
+		delete(m.highest, c.group+"/"+c.id) // it begins anew, and so may the group have
 		clear(c.has)
 		c.epoch, c.resend = joinEpoch, true
 		return
@@ -309,6 +328,10 @@ func (m *consumerModel) stop(c *consumerClient) {
 	if !c.in || c.busy {
 		return
 	}
+	if c.classic.on {
+		m.classicStop(c)
+		return
+	}
 	c.in = false
 	clear(c.has)
 	c.round++
@@ -327,6 +350,9 @@ func (m *consumerModel) stop(c *consumerClient) {
 
 // lose: the answer to a heartbeat that is on its way does not come.
 func (m *consumerModel) lose(c *consumerClient) {
+	if c.classic.on && c.classic.stage == toSync {
+		return // what it got it would not know
+	}
 	if c.busy {
 		c.round++
 		c.busy, c.resend = false, true
@@ -364,19 +390,26 @@ func (m *consumerModel) changeTopics() {
 
 // commit is an offset commit of what a client has, with its epoch or the one before.
 func (m *consumerModel) commit(c *consumerClient) {
-	if !c.in || c.busy || c.epoch <= 0 {
+	if !c.in || c.busy && !c.classic.on || c.epoch <= 0 {
 		return
 	}
+	mine := partitionSet{}
 	for p := range c.has {
+		mine[p] = 0
+	}
+	for _, p := range mine.all() {
 		name, ok := simTopics{m.sim}.TopicName(p.topic)
 		if !ok {
 			continue
 		}
 		r := kmsg.NewPtrOffsetCommitRequest()
 		r.Version, r.Group, r.MemberID, r.Generation = 9, c.group, c.id, c.epoch-int32(m.r.IntN(2))
-		r.Topics = []kmsg.OffsetCommitRequestTopic{{Topic: name, Partitions: []kmsg.OffsetCommitRequestTopicPartition{{Partition: p.partition, Offset: 1, LeaderEpoch: -1}}}}
+		value, answered := m.committing(c.group, name, p.partition)
+		r.Topics = []kmsg.OffsetCommitRequestTopic{{Topic: name, Partitions: []kmsg.OffsetCommitRequestTopicPartition{{Partition: p.partition, Offset: value, LeaderEpoch: -1}}}}
 		m.s.Commit(m.now, r, m.ask(func(body any) {
-			switch code := protocol.Code(body.(*kmsg.OffsetCommitResponse).Topics[0].Partitions[0].ErrorCode); code {
+			code := protocol.Code(body.(*kmsg.OffsetCommitResponse).Topics[0].Partitions[0].ErrorCode)
+			answered(code)
+			switch code {
 			case protocol.None:
 				m.seen["committed"]++
 			case protocol.StaleMemberEpoch:
@@ -467,10 +500,13 @@ func (m *consumerModel) checkUse(groups map[string]*consumerGroup) {
 		if !c.in || g == nil || g.members[c.id] == nil || c.epoch == joinEpoch {
 			continue
 		}
+		if cur := g.members[c.id].cur; c.classic.on && (c.classic.lost || c.epoch != cur.epoch && c.epoch != cur.previous) {
+			continue // it will hear that it is of no generation
+		}
 		for p := range c.has {
 			key := use{c.group, p}
 			if other := users[key]; other != nil {
-				m.t.Fatalf("step %d: clients %d and %d both use %v", m.step, other.n, c.n, p)
+				m.t.Fatalf("step %d: clients %d and %d both use %v\n%+v\n%+v\n%s\n%v", m.step, other.n, c.n, p, other, c, dumpConsumer(g), g.history.events())
 			}
 			users[key] = c
 		}
@@ -543,7 +579,7 @@ func (m *consumerModel) end() {
 	m.listen()
 	for _, c := range m.clients {
 		c.asleep = false
-		if c.busy {
+		if c.busy && !c.classic.on {
 			m.t.Fatalf("client %d was never answered", c.n)
 		}
 	}
@@ -564,6 +600,10 @@ func (m *consumerModel) end() {
 		if name := g.stateName(); name != "Stable" && name != "Empty" {
 			m.t.Errorf("group %s ends as %s", id, name)
 		}
+	}
+	if m.mixed {
+		m.crash() // who waits for others to join is answered
+		m.listen()
 	}
 	if len(m.open) > 0 {
 		m.t.Errorf("%d requests were never answered", len(m.open))

@@ -127,7 +127,7 @@ func showChange(version int16, r machine.Record) string {
 	case !ok:
 		return fmt.Sprintf("record of type %d", version)
 	}
-	what := [...]string{groupChange: "group", subscriptionChange: "member", targetEpochChange: "target epoch", targetChange: "target", currentChange: "current", regexChange: "regex"}[c.kind]
+	what := [...]string{classicChange: "classic", groupChange: "group", subscriptionChange: "member", targetEpochChange: "target epoch", targetChange: "target", currentChange: "current", regexChange: "regex"}[c.kind]
 	line := fmt.Sprintf("%s %s %s", group, what, c.name)
 	switch {
 	case c.gone():
@@ -137,6 +137,12 @@ func showChange(version int16, r machine.Record) string {
 	case c.sub != nil:
 		line += fmt.Sprintf(" %s%s %v regex %q instance %s timeout %d assignor %s", c.sub.clientID, c.sub.clientHost, c.sub.topics, c.sub.regex, orNull(c.sub.instance),
 			c.sub.rebalanceTimeoutMs, orNull(c.sub.assignor))
+		if o := c.sub.classic; o != nil {
+			line += fmt.Sprintf(" classic session %d", o.sessionTimeoutMs)
+			for i := range o.protocols {
+				line += fmt.Sprintf(" %s:%q", o.protocols[i].name, o.protocols[i].metadata)
+			}
+		}
 	case c.epoch != nil:
 		line += fmt.Sprintf("%d at %d", c.epoch.epoch, c.epoch.atMs)
 	case c.target != nil:
@@ -172,6 +178,6 @@ func dumpConsumer(g *consumerGroup) string {
 	for _, expression := range slices.Sorted(maps.Keys(g.regexes)) {
 		add(g.state(changeKey{regexChange, expression}))
 	}
-	lines = append(lines, fmt.Sprint(g.static, g.topicUsers, g.regexUsers, len(g.owners)))
+	lines = append(lines, fmt.Sprint(g.static, g.topicUsers, g.regexUsers, len(g.owners), g.classics, g.offers, g.settled))
 	return strings.Join(lines, "\n")
 }

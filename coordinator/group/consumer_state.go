@@ -28,13 +28,13 @@ type memberSubscription struct {
 	regex              string   // "" for none
 	rebalanceTimeoutMs int32
 	assignor           *string
-	classic            []byte // what an importer finds of a member of the classic protocol: kept as it is, not used
+	classic            *classicProtocol // nil: the member uses the consumer protocol
 }
 
 func (s *memberSubscription) equal(o *memberSubscription) bool {
 	return equalStrings(s.instance, o.instance) && equalStrings(s.rack, o.rack) && s.clientID == o.clientID && s.clientHost == o.clientHost &&
 		slices.Equal(s.topics, o.topics) && s.regex == o.regex && s.rebalanceTimeoutMs == o.rebalanceTimeoutMs &&
-		equalStrings(s.assignor, o.assignor) && string(s.classic) == string(o.classic)
+		equalStrings(s.assignor, o.assignor) && s.classic.equal(o.classic)
 }
 
 func equalStrings(a, b *string) bool {
@@ -112,9 +112,14 @@ type consumerMember struct {
 	sub *memberSubscription
 	cur *current
 
-	session timer // ends when the member is not heard of
-	revoke  timer // ends when the member does not give up what it must
+	session timer  // ends when the member is not heard of
+	revoke  timer  // ends when a member that uses the consumer protocol does not give up what it must
+	rejoin  timer  // ends when one that uses the classic protocol does not send what it must
+	awaited string // what that is: JoinGroup or SyncGroup
 }
+
+// usesClassic says whether the member speaks JoinGroup and SyncGroup.
+func (m *consumerMember) usesClassic() bool { return m.sub.classic != nil }
 
 func (m *consumerMember) client() string { return m.sub.clientID + " " + m.sub.clientHost }
 
@@ -122,13 +127,19 @@ func (m *consumerMember) client() string { return m.sub.clientID + " " + m.sub.c
 type changeKind uint8
 
 const (
-	groupChange        changeKind = iota // epoch of the group
+	classicChange      changeKind = iota // the group is a classic one: while it is a consumer group, it is not
+	groupChange                          // epoch of the group
 	subscriptionChange                   // what a member wants
 	targetEpochChange                    // epoch of the target assignment
 	targetChange                         // target of a member
 	currentChange                        // where a member stands
 	regexChange                          // what a regular expression matches
 )
+
+// ofMember says whether there is one for each member, or expression; else there is one for the group.
+func (k changeKind) ofMember() bool {
+	return k != classicChange && k != groupChange && k != targetEpochChange
+}
 
 // changeKey is what a change is about: a member, an expression, or, with "", the group.
 type changeKey struct {
@@ -189,6 +200,7 @@ func (g *consumerGroup) apply(c *change) (undo change) {
 	case targetEpochChange:
 		undo.epoch = g.target
 		g.target = c.epoch
+		g.countReconciled()
 	case subscriptionChange:
 		undo.sub = g.setSubscription(c.name, c.sub)
 	case targetChange:
@@ -217,6 +229,7 @@ func (g *consumerGroup) member(id string) *consumerMember {
 	if m == nil {
 		m = &consumerMember{id: strings.Clone(id), sub: noSub, cur: noCur}
 		g.members[m.id] = m
+		g.settle(m, 1)
 	}
 	return m
 }
@@ -233,8 +246,8 @@ func (g *consumerGroup) setSubscription(id string, sub *memberSubscription) (old
 	if sub == nil {
 		if m != nil {
 			g.disown(m)
-			g.shard.timers.stop(&m.session)
-			g.shard.timers.stop(&m.revoke)
+			g.settle(m, -1)
+			g.stopTimers(m)
 			delete(g.members, id)
 		}
 		return old
@@ -260,6 +273,38 @@ func (g *consumerGroup) count(sub *memberSubscription, n int) {
 			delete(g.regexUsers, sub.regex)
 		}
 	}
+	if sub.classic == nil {
+		return
+	}
+	g.classics += n
+	for i := range sub.classic.protocols {
+		name := sub.classic.protocols[i].name
+		if g.offers[name] += n; g.offers[name] == 0 {
+			delete(g.offers, name)
+		}
+	}
+}
+
+// stopTimers makes nobody wait for a member any more.
+func (g *consumerGroup) stopTimers(m *consumerMember) {
+	g.shard.timers.stop(&m.session)
+	g.shard.timers.stop(&m.revoke)
+	g.shard.timers.stop(&m.rejoin)
+}
+
+// settle counts a member that is there, or is not any more, if it has its target.
+func (g *consumerGroup) settle(m *consumerMember, n int) {
+	if g.reconciled(m) {
+		g.settled += n
+	}
+}
+
+// countReconciled counts anew those who have their target: it is another one.
+func (g *consumerGroup) countReconciled() {
+	g.settled = 0
+	for _, m := range g.members {
+		g.settle(m, 1)
+	}
 }
 
 func (g *consumerGroup) setCurrent(id string, cur *current) (old *current) {
@@ -270,8 +315,11 @@ func (g *consumerGroup) setCurrent(id string, cur *current) (old *current) {
 	if cur == nil {
 		if m != nil {
 			g.disown(m)
+			g.settle(m, -1)
 			m.cur = noCur
+			g.settle(m, 1)
 			if m.sub == noSub {
+				g.settle(m, -1)
 				delete(g.members, id)
 			}
 		}
@@ -279,7 +327,9 @@ func (g *consumerGroup) setCurrent(id string, cur *current) (old *current) {
 	}
 	m = g.member(id)
 	g.disown(m)
+	g.settle(m, -1)
 	m.cur = cur
+	g.settle(m, 1)
 	g.own(m)
 	return old
 }
@@ -314,6 +364,10 @@ type changes struct {
 	touched []changeKey
 	records []machine.Record
 	undo    []change
+
+	next         *classic // what the group becomes with these changes, if it is to be a classic one; see downgrade.go
+	own, ownKeys int      // how many of records and touched are not of that
+	why          string   // why the group has other members
 }
 
 func (c *changes) do(ch change) {

@@ -66,7 +66,6 @@ func (g *consumerGroup) advance(nowMs int64, c *changes, must bool, why string) 
 		why = "topics were created, deleted or got more partitions"
 	}
 	c.do(change{changeKey: changeKey{groupChange, ""}, group: &groupEpoch{g.epoch() + 1, hash}})
-	g.sinceMs = nowMs
 	g.history.add(Event{AtMs: nowMs, What: Rebalance, Reason: why})
 }
 

@@ -34,10 +34,13 @@ const (
 	Assigned                  // the leader's assignment is stored: the group is stable; of a consumer group: there is a new target
 	Emptied                   // the last member is gone
 	Loaded                    // this broker took the group over
+
+	Converted    // the group changed between the classic and the consumer protocol
+	NotConverted // it did not, although somebody wanted it to
 )
 
 // words are the names of the kinds, as they are written too.
-var words = [...]string{"?", "joined", "replaced", "left", "expired", "late", "rebalance", "completed", "assigned", "emptied", "loaded"}
+var words = [...]string{"?", "joined", "replaced", "left", "expired", "late", "rebalance", "completed", "assigned", "emptied", "loaded", "converted", "not-converted"}
 
 // String is the word for it.
 func (w What) String() string {
@@ -61,6 +64,15 @@ func (h *history) add(e Event) {
 	if old, full := h.latest.put(e, historyMax); full && old.What == Rebalance {
 		h.rebalances.put(old, rebalancesMax)
 	}
+}
+
+// addOnce is add, unless the same has just happened: clients try again and again.
+func (h *history) addOnce(e Event) {
+	if last := h.latest.last(); last != nil && last.What == e.What && last.Member == clip(e.Member) && last.Reason == clip(e.Reason) {
+		last.AtMs = e.AtMs
+		return
+	}
+	h.add(e)
 }
 
 // events returns them, the oldest first.
@@ -91,6 +103,14 @@ func (r *ring) put(e Event, size int) (old Event, full bool) {
 	old, r.all[r.next] = r.all[r.next], e
 	r.next = (r.next + 1) % size
 	return old, true
+}
+
+// last is the newest, nil for none.
+func (r *ring) last() *Event {
+	if len(r.all) == 0 {
+		return nil
+	}
+	return &r.all[(r.next+len(r.all)-1)%len(r.all)]
 }
 
 func (r *ring) events() []Event {

@@ -54,6 +54,10 @@ func (s *Shard) Join(nowMs int64, req *kmsg.JoinGroupRequest, client Client, to 
 	if s.endConsumerGroup(nowMs, req, client, to, out) {
 		return
 	}
+	if g := s.groups[req.Group]; g != nil && isConsumer(g) {
+		s.joinConsumer(nowMs, g.membership.(*consumerGroup), j, out)
+		return
+	}
 	c, code := s.joinable(req)
 	if code != protocol.None {
 		out.Answer(to, joinError(req.MemberID, code))
@@ -77,6 +81,16 @@ func (s *Shard) endConsumerGroup(nowMs int64, req *kmsg.JoinGroupRequest, client
 		s.Join(nowMs, req, client, to, out)
 	})
 	return true
+}
+
+// joinConsumer is a JoinGroup to a consumer group. Nobody is a member of one without members.
+func (s *Shard) joinConsumer(nowMs int64, g *consumerGroup, j *joiner, out *machine.Out) {
+	if g.isEmpty() && j.req.MemberID != noMember {
+		out.Answer(j.to, joinError(j.req.MemberID, protocol.UnknownMemberID))
+		return
+	}
+	g.joinClassic(nowMs, j, out)
+	s.dropIfBare(g.group)
 }
 
 // joinable finds the group of a JoinGroup, or makes it.

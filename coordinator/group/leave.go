@@ -11,6 +11,12 @@ import (
 
 // Heartbeat is Heartbeat: a member lives, and hears whether it must join again.
 func (s *Shard) Heartbeat(nowMs int64, req *kmsg.HeartbeatRequest, to machine.Ticket, out *machine.Out) {
+	if g := s.groups[req.Group]; g != nil {
+		if cg, ok := g.membership.(*consumerGroup); ok {
+			cg.heartbeatClassic(nowMs, req, to, out)
+			return
+		}
+	}
 	r := kmsg.NewPtrHeartbeatResponse()
 	r.ErrorCode = int16(s.heartbeat(nowMs, req))
 	out.Answer(to, r)
@@ -28,7 +34,7 @@ func (s *Shard) heartbeat(nowMs int64, req *kmsg.HeartbeatRequest) protocol.Code
 	if code := c.check(req.MemberID, req.InstanceID); code != protocol.None {
 		return code
 	}
-	if req.Generation != c.generation {
+	if !c.isOf(c.members.get(req.MemberID), req.Generation) {
 		return protocol.IllegalGeneration
 	}
 	c.heard(nowMs, c.members.get(req.MemberID))

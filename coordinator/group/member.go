@@ -25,6 +25,7 @@ type member struct {
 	protocols          []offered // the preferred one first
 
 	assignment []byte // what the leader gave it; opaque
+	epoch      int32  // the one it had in the consumer group that this group was, until the next generation; 0: none
 	isNew      bool   // it has never been answered: it cannot send heartbeats yet
 
 	join    machine.Ticket // its JoinGroup that waits, nil for none

@@ -221,7 +221,7 @@ func (m *model) join(c *modelClient) {
 	for _, name := range []string{"range", "sticky"} {
 		if m.r.IntN(5) > 0 || name == "range" {
 			p := kmsg.NewJoinGroupRequestProtocol()
-			p.Name, p.Metadata = name, subscription("t", fmt.Sprint("u", m.r.IntN(2)))
+			p.Name, p.Metadata = name, subscriptionOf("t", fmt.Sprint("u", m.r.IntN(2)))
 			r.Protocols = append(r.Protocols, p)
 		}
 	}

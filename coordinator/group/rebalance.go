@@ -94,7 +94,7 @@ func (g *classic) completeJoin(nowMs int64, out *machine.Out) {
 	g.history.add(Event{AtMs: nowMs, What: Completed, Reason: fmt.Sprintf("generation %d, %d members, protocol %s, leader %s", g.generation, len(g.members.list), g.protocol, g.leader)})
 	for _, m := range g.members.list {
 		g.answerJoin(m, g.joined(m), out)
-		m.isNew = false
+		m.isNew, m.epoch = false, 0
 		g.heard(nowMs, m)
 		g.unsynced[m.id] = true
 	}
@@ -136,7 +136,7 @@ func (g *classic) empty(nowMs int64, out *machine.Out) {
 	out.Info("a group is empty", "group", g.id, "generation", g.generation)
 	before := g.stored
 	g.stored = true
-	out.Write([]machine.Record{g.groupRecord(func(*member) []byte { return nil })}, func(_ int64, err error, out *machine.Out) {
+	g.store(func(*member) []byte { return nil }, out, func(_ int64, err error, out *machine.Out) {
 		if err != nil {
 			g.stored = before
 			// The record before it counts again after a restart: members that are gone, and expire.
@@ -246,8 +246,7 @@ func (g *classic) rename(m *member, id string) {
 // storeReplaced makes a replacement durable that needs no rebalance: generation and assignments stay.
 func (g *classic) storeReplaced(m *member, j *joiner, before place, out *machine.Out) {
 	id := m.id
-	record := g.groupRecord(func(m *member) []byte { return m.assignment })
-	out.Write([]machine.Record{record}, func(nowMs int64, err error, out *machine.Out) {
+	g.store(func(m *member) []byte { return m.assignment }, out, func(nowMs int64, err error, out *machine.Out) {
 		if m.id != id || g.members.get(id) != m {
 			return // replaced again, or gone: it has been answered
 		}

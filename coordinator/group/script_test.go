@@ -175,6 +175,12 @@ func (p *player) command(words []string, a args) {
 		p.s.ConsumerDescribe(p.now, group, to, &p.out)
 	case "max-size": // group.max.size
 		p.cfg.MaxSize = int(a.num("is", 1))
+	case "policy":
+		p.ccfg.Upgrade, p.ccfg.Downgrade = a["0"] == "upgrade" || a["0"] == "bidirectional", a["0"] == "downgrade" || a["0"] == "bidirectional"
+	case "too-large": // the log refuses what has more records at once
+		p.mostRecords = int(a.num("is", 0))
+	case "consumer-max-size":
+		p.ccfg.MaxSize = int(a.num("is", 1))
 	case "size":
 		p.sizes[a["0"]] = int32(a.num("is", 4))
 	case "sync":
@@ -249,16 +255,74 @@ func joinOf(group string, a args) *kmsg.JoinGroupRequest {
 	return r
 }
 
-// metadataOf makes a subscription of "sub/t1/t2", else the bytes themselves.
+// metadataOf makes a subscription of "sub/t1/t2", one of version 1 that says what the member has of "sub/t1/t2@t1:0.1@t2:3", else the bytes themselves.
 func metadataOf(s string) []byte {
 	topics, ok := strings.CutPrefix(s, "sub/")
 	if !ok {
 		return []byte(s)
 	}
-	return subscription(strings.Split(topics, "/")...)
+	topics, owned, cooperative := strings.Cut(topics, "@")
+	m := kmsg.NewConsumerMemberMetadata()
+	m.Topics = strings.Split(topics, "/")
+	if cooperative {
+		m.Version = 1
+		for _, t := range namedOf(owned) {
+			m.OwnedPartitions = append(m.OwnedPartitions, kmsg.ConsumerMemberMetadataOwnedPartition{Topic: t.topic, Partitions: t.partitions})
+		}
+	}
+	return m.AppendTo(nil)
 }
 
-func subscription(topics ...string) []byte {
+// namedOf reads "t1:0.1@t2:3"; "-" is nothing.
+func namedOf(s string) (all []namedPartitions) {
+	for one := range strings.SplitSeq(s, "@") {
+		topic, partitions, ok := strings.Cut(one, ":")
+		if !ok {
+			continue
+		}
+		t := namedPartitions{topic: topic}
+		for p := range strings.SplitSeq(partitions, ".") {
+			n, err := strconv.Atoi(p)
+			if err != nil {
+				panic(err)
+			}
+			t.partitions = append(t.partitions, int32(n))
+		}
+		all = append(all, t)
+	}
+	return all
+}
+
+// assignmentOf makes an assignment of "asg/t1:0.1@t2:3", with user data of "asg!/...", else the bytes themselves.
+func assignmentOf(s string) []byte {
+	a := kmsg.NewConsumerMemberAssignment()
+	rest, ok := strings.CutPrefix(s, "asg/")
+	if data, with := strings.CutPrefix(s, "asg!/"); with {
+		rest, ok, a.UserData = data, true, []byte("data")
+	}
+	if !ok {
+		return []byte(s)
+	}
+	for _, t := range namedOf(rest) {
+		a.Topics = append(a.Topics, kmsg.ConsumerMemberAssignmentTopic{Topic: t.topic, Partitions: t.partitions})
+	}
+	return a.AppendTo(nil)
+}
+
+// showGiven prints an assignment.
+func showGiven(b []byte) string {
+	all, userData, ok := readAssignment(b)
+	if !ok || len(b) < 10 || userData {
+		return fmt.Sprintf("%q", b)
+	}
+	line := fmt.Sprintf("v%d", b[1])
+	for _, t := range all {
+		line += " " + t.topic + ":" + strings.Trim(strings.ReplaceAll(fmt.Sprint(t.partitions), " ", "."), "[]")
+	}
+	return line
+}
+
+func subscriptionOf(topics ...string) []byte {
 	m := kmsg.NewConsumerMemberMetadata()
 	m.Topics = topics
 	return m.AppendTo(nil)
@@ -270,7 +334,7 @@ func syncOf(group string, a args) *kmsg.SyncGroupRequest {
 	r.ProtocolType, r.Protocol = a.ptr("type"), a.ptr("protocol")
 	for _, pair := range strings.Split(a["give"], ",") {
 		if id, what, ok := strings.Cut(pair, ":"); ok {
-			r.GroupAssignment = append(r.GroupAssignment, kmsg.SyncGroupRequestGroupAssignment{MemberID: id, MemberAssignment: []byte(what)})
+			r.GroupAssignment = append(r.GroupAssignment, kmsg.SyncGroupRequestGroupAssignment{MemberID: id, MemberAssignment: assignmentOf(what)})
 		}
 	}
 	return r

@@ -10,6 +10,8 @@
 //	consumer_*.go   consumer groups (ConsumerGroupHeartbeat, KIP-848): _group the membership, _state what the records say, _codec the
 //	                records, _heartbeat and _leave the requests, _target epochs and target assignments, _reconcile the way of a
 //	                member to its target, _regex, _describe. Who gets what is package assign
+//	upgrade.go      a classic group becomes a consumer group; downgrade.go the other way
+//	mixed.go        members of a consumer group that use the classic protocol; subscription.go what they say to one another
 //	admin.go        describe, list, delete; summary.go the same in numbers
 //	history.go      what happened to a group lately
 //
@@ -26,6 +28,8 @@
 //	ConsumerGroupHeartbeat                what it changed, and what it saw, is committed
 //	SyncGroup with an assignment          the record of the generation is committed
 //	JoinGroup of a replaced static member the record with its new id is committed
+//	JoinGroup, SyncGroup, Heartbeat to a  what they changed, and what they saw, is committed
+//	  consumer group
 //	DeleteGroups, OffsetDelete            the tombstones are committed
 //
 // # Invariants
@@ -33,12 +37,23 @@
 // A member id is of one member; a group.instance.id of at most one. waiting is the number of members with a JoinGroup that waits.
 // offers[p] is the number of members that offer p. The generation of a group only grows. An assignment is given out for the
 // generation it was made for. A partition of a consumer group is of one member at a time, until that one has said that it gave it
-// up, or was fenced. A ticket is answered once. Tests hold them over random histories, with a log behind them.
+// up, or was fenced; so too while a group goes from one type to the other. A ticket is answered once. Tests hold them over random
+// histories, with a log behind them.
 //
 // # Types of groups
 //
 // A group is offsets and a membership. The type of the membership decides who may commit and when offsets expire; the other code
-// of offsets does not look at it.
+// of offsets does not look at it. A group without members becomes one of the other type when somebody joins it so. With members:
+//
+//	classic  -> consumer  a consumer joins with the consumer protocol, what the members subscribe to and were assigned can be read, and
+//	                      the policy (group.consumer.migration.policy) lets it. Members, generation and assignments go over
+//	consumer -> classic   nobody uses the consumer protocol any more, some use the classic one, and the policy lets it. The members join
+//	                      again: PreparingRebalance
+//
+// A consumer group may have members of both protocols for as long as they like; see mixed.go. Each change is one write: tombstones of
+// what the group was, records of what it is. What is in memory while a change is under way, and when the log refuses it, is said in
+// upgrade.go and downgrade.go. What the log may have of a type that the group is not is group.doubt: the next write about the
+// membership takes it away, so a replay never mixes two of them.
 package group
 
 import (
@@ -109,6 +124,7 @@ type group struct {
 	writing    int                      // writes about its offsets that are under way
 	stored     bool                     // the log has, or will have, a record of the membership
 	announced  bool                     // its offsets expire within a day, and that was said
+	doubt      map[changeKey]bool       // keys of records of the membership that the log refused, or may not have; nil for none
 	history    history
 }
 
@@ -155,6 +171,33 @@ func (s *Shard) dropIfBare(g *group) {
 	if !g.stored && g.writing == 0 && len(g.offsets) == 0 && g.membership.idle() && s.groups[g.id] == g {
 		delete(s.groups, g.id)
 	}
+}
+
+// inDoubt notes keys of which it is not known any more what the log says.
+func (g *group) inDoubt(keys []changeKey) {
+	if g.doubt == nil {
+		g.doubt = map[changeKey]bool{}
+	}
+	for _, k := range keys {
+		g.doubt[k] = true
+	}
+}
+
+// doubtful are the keys that are in doubt, in order.
+func (g *group) doubtful() []changeKey {
+	return slices.SortedFunc(maps.Keys(g.doubt), compareKeys)
+}
+
+// takenAway are the tombstones of all keys of a consumer group that are in doubt. That of the group itself comes last.
+func (g *group) takenAway() (all []machine.Record) {
+	for _, last := range []bool{false, true} {
+		for _, k := range g.doubtful() {
+			if k.kind != classicChange && (k.kind == groupChange) == last {
+				all = append(all, machine.Record{Key: k.key(g.id)})
+			}
+		}
+	}
+	return all
 }
 
 // sorted is the ids of the groups in order: what is done to all is done in the same order everywhere.

@@ -23,13 +23,14 @@ type sim struct {
 	ids   int // member ids given out
 	now   int64
 
-	s       *Shard
-	log     []machine.Record // what is committed
-	queue   []machine.Write  // what is not
-	hold    bool             // writes wait in queue until settle
-	answers []simAnswer      // given and not looked at
-	notes   []string
-	out     machine.Out
+	s           *Shard
+	log         []machine.Record // what is committed
+	queue       []machine.Write  // what is not
+	mostRecords int              // of a write; 0: any
+	hold        bool             // writes wait in queue until settle
+	answers     []simAnswer      // given and not looked at
+	notes       []string
+	out         machine.Out
 }
 
 type simAnswer struct {
@@ -95,7 +96,7 @@ func newSim(t testing.TB) *sim {
 	s := &sim{t: t, now: 1_000_000, names: map[string][16]byte{}}
 	s.cfg = Config{InitialRebalanceDelayMs: 3000, MinSessionTimeoutMs: 6000, MaxSessionTimeoutMs: 1_800_000, MaxSize: 1 << 30,
 		OffsetMetadataMaxBytes: 4096, OffsetsRetentionMs: 7 * 24 * 3600_000, OffsetsCheckIntervalMs: 600_000}
-	s.ccfg = ConsumerConfig{SessionTimeoutMs: 45_000, HeartbeatIntervalMs: 5000, AssignmentIntervalMs: 0, MaxSize: 1 << 30,
+	s.ccfg = ConsumerConfig{SessionTimeoutMs: 45_000, HeartbeatIntervalMs: 5000, AssignmentIntervalMs: 0, MaxSize: 1 << 30, Upgrade: true, Downgrade: true,
 		Assignors: []string{"uniform", "range"}, RegexRefreshMs: 600_000}
 	s.sizes = map[string]int32{}
 	s.s = s.shard()
@@ -117,12 +118,25 @@ func (s *sim) deliver() {
 	for {
 		out := s.out
 		s.out = machine.Out{}
-		s.queue = append(s.queue, out.Writes...)
+		var tooLarge []machine.Then
+		for _, w := range out.Writes {
+			if s.mostRecords > 0 && len(w.Records) > s.mostRecords {
+				tooLarge = append(tooLarge, w.Then)
+				continue
+			}
+			s.queue = append(s.queue, w)
+		}
 		for _, a := range out.Answers {
 			a.To.Answer(a.Body)
 		}
 		for _, n := range out.Notes {
 			s.notes = append(s.notes, n.Text)
+		}
+		for _, then := range tooLarge {
+			then(s.now, machine.ErrTooLarge, &s.out)
+		}
+		if len(tooLarge) > 0 {
+			continue
 		}
 		if s.hold || len(s.queue) == 0 {
 			return
@@ -236,7 +250,7 @@ func showRecord(r machine.Record) string {
 		}
 		line := fmt.Sprintf("group %s generation %d type %q protocol %s leader %s since %d", id, v.Generation, v.ProtocolType, orNull(v.Protocol), orNull(v.Leader), v.CurrentStateTimestamp)
 		for _, m := range v.Members {
-			line += fmt.Sprintf(" [%s instance %s %q -> %q]", m.MemberID, orNull(m.InstanceID), m.Subscription, m.Assignment)
+			line += fmt.Sprintf(" [%s instance %s %q -> %s]", m.MemberID, orNull(m.InstanceID), m.Subscription, showGiven(m.Assignment))
 		}
 		return line
 	}
@@ -279,7 +293,7 @@ func showAnswer(body any) string {
 		if r.ErrorCode != 0 {
 			return "sync " + code(r.ErrorCode)
 		}
-		return fmt.Sprintf("sync ok %q", r.MemberAssignment)
+		return "sync ok " + showGiven(r.MemberAssignment)
 	case *kmsg.HeartbeatResponse:
 		return "heartbeat " + code(r.ErrorCode)
 	case *kmsg.LeaveGroupResponse:

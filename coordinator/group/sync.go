@@ -22,6 +22,10 @@ func (s *Shard) Sync(nowMs int64, req *kmsg.SyncGroupRequest, to machine.Ticket,
 		out.Answer(to, syncError(protocol.UnknownMemberID))
 		return
 	}
+	if cg, ok := g.membership.(*consumerGroup); ok {
+		cg.syncClassic(nowMs, req, to, out)
+		return
+	}
 	c, ok := g.membership.(*classic)
 	if !ok || c.state == Empty {
 		out.Answer(to, syncError(protocol.UnknownMemberID))
@@ -57,7 +61,7 @@ func (g *classic) checkSync(req *kmsg.SyncGroupRequest) protocol.Code {
 	switch {
 	case code != protocol.None:
 		return code
-	case req.Generation != g.generation:
+	case !g.isOf(g.members.get(req.MemberID), req.Generation):
 		return protocol.IllegalGeneration
 	case req.ProtocolType != nil && *req.ProtocolType != g.protocolType, req.Protocol != nil && *req.Protocol != g.protocol:
 		return protocol.InconsistentGroupProtocol
@@ -84,8 +88,7 @@ func (g *classic) storeAssignment(req *kmsg.SyncGroupRequest, out *machine.Out) 
 	}
 	generation, before := g.generation, g.stored
 	g.stored, g.storing = true, generation
-	record := g.groupRecord(func(m *member) []byte { return assignment[m.id] })
-	out.Write([]machine.Record{record}, func(nowMs int64, err error, out *machine.Out) {
+	g.store(func(m *member) []byte { return assignment[m.id] }, out, func(nowMs int64, err error, out *machine.Out) {
 		if err != nil {
 			g.stored = before
 		}

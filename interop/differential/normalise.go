@@ -79,8 +79,8 @@ func (n *normaliser) producer(id int64) string {
 // madeUp is the first producer id that scripts use without having asked for one.
 const madeUp = 1 << 40
 
-// uuidTail is what brokers put behind the client or instance id to make a member id.
-var uuidTail = regexp.MustCompile(`-[0-9a-f]{8}(-[0-9a-zA-Z_-]{4}){3}-[0-9a-f]{12}$|-[0-9A-Za-z_-]{22}$`)
+// uuidTail is what brokers put behind the client or instance id to make a member id, or a member id as it is.
+var uuidTail = regexp.MustCompile(`(^|-)[0-9a-f]{8}(-[0-9a-zA-Z_-]{4}){3}-[0-9a-f]{12}$|(^|-)[0-9A-Za-z_-]{22}$`)
 
 // member names the member ids that brokers made, in the order in which they appear.
 func (n *normaliser) member(id string) string {

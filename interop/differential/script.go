@@ -53,7 +53,7 @@ func Scripts() []Script {
 	for _, s := range [][]Script{
 		apiVersionsScripts, framingScripts, metadataScripts, produceScripts, produceBatchScripts, idempotenceScripts,
 		fetchScripts, fetchSessionScripts, listOffsetsScripts, createTopicsScripts, topicAdminScripts, epochScripts,
-		configScripts, groupConfigScripts, describeScripts, groupScripts, consumerScripts, stateScripts(),
+		configScripts, groupConfigScripts, describeScripts, groupScripts, consumerScripts, migrationScripts, stateScripts(),
 	} {
 		all = append(all, s...)
 	}
