@@ -192,7 +192,10 @@ func (e *explainedGroup) printWaiting(w io.Writer) {
 	switch {
 	case len(e.Waiting) > 0:
 		what := "join again"
-		if e.State != "PreparingRebalance" {
+		switch {
+		case e.Type == "consumer":
+			what = "follow the new assignment"
+		case e.State != "PreparingRebalance":
 			what = "fetch the assignment"
 		}
 		fmt.Fprintf(w, "It waits for %s to %s%s:\n", count(len(e.Waiting), "member"), what, until)
