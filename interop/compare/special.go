@@ -18,6 +18,9 @@ import (
 // apiVersions is ApiVersions version 0 with correlation id 7 and no client id.
 var apiVersions = []byte{0, 0, 0, 10, 0, 18, 0, 0, 0, 0, 0, 7, 0xff, 0xff}
 
+// idleTurns is how many turns long an idle broker is watched.
+const idleTurns = 10
+
 // idle opens many connections that have said one thing each, and measures what they cost the broker when nothing happens.
 func (r *rig) idle(ctx context.Context) (m measured, err error) {
 	n := int(r.scaled(5000))
@@ -44,7 +47,7 @@ func (r *rig) idle(ctx context.Context) (m measured, err error) {
 			return m, err
 		}
 		begin := time.Now()
-		if err := pause(ctx, r.o.turn); err != nil {
+		if err := pause(ctx, idleTurns*r.o.turn); err != nil { // the kernel tells CPU time in ticks of 10 ms
 			return m, err
 		}
 		after, err := load.ProcessCPU(p.Pid())
