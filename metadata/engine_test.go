@@ -216,6 +216,8 @@ var crashSteps = []struct {
 		}},
 	{func(m *Manager) error { return alterBroker(m, "", "log.retention.ms", "5") },
 		func(i *Image) bool { return i.BrokerConfig("")["log.retention.ms"] == "5" }},
+	{func(m *Manager) error { return alterGroup(m, "g", "consumer.session.timeout.ms", "50000") },
+		func(i *Image) bool { return i.GroupConfig("g")["consumer.session.timeout.ms"] == "50000" }},
 	{func(m *Manager) error { _, err := m.AllocateProducerIDs(ctx); return err },
 		func(i *Image) bool { return i.NextProducerID() >= 1000 }},
 	{func(m *Manager) error { return createOne(m, "b", 20) }, // makes a snapshot due

@@ -284,7 +284,15 @@ func TestDynamicConfigsComeIntoForce(t *testing.T) {
 }
 
 func alterBroker(m *Manager, name, key, value string) error {
-	results, err := m.AlterConfigs(ctx, AlterConfigsRequest{Resources: []ResourceConfig{{Type: BrokerResource, Name: name, Changes: []ConfigChange{{Name: key, Value: value}}}}})
+	return alterOne(m, BrokerResource, name, key, value)
+}
+
+func alterGroup(m *Manager, id, key, value string) error {
+	return alterOne(m, GroupResource, id, key, value)
+}
+
+func alterOne(m *Manager, kind ResourceType, name, key, value string) error {
+	results, err := m.AlterConfigs(ctx, AlterConfigsRequest{Resources: []ResourceConfig{{Type: kind, Name: name, Changes: []ConfigChange{{Name: key, Value: value}}}}})
 	if err == nil && results[0].Err != nil {
 		return results[0].Err
 	}
@@ -295,8 +303,7 @@ func TestSubscribeSeesEverything(t *testing.T) {
 	m := openTest(t, testOptions(t, vfs.NewMem(1)), newMemLog())
 	register(t, m)
 	create(t, m, spec("b", 1, 1), spec("a", 1, 1))
-	_, err := m.AlterConfigs(ctx, AlterConfigsRequest{Resources: []ResourceConfig{{Type: GroupResource, Name: "g", Changes: []ConfigChange{{Name: "consumer.session.timeout.ms", Value: "50000"}}}}})
-	if err != nil {
+	if err := alterGroup(m, "g", "consumer.session.timeout.ms", "50000"); err != nil {
 		t.Fatal(err)
 	}
 	called := 0

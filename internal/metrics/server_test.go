@@ -3,11 +3,13 @@ package metrics
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"runtime"
 	"strings"
 	"sync"
@@ -113,6 +115,32 @@ func TestServerLongRequest(t *testing.T) {
 	}
 	if n := s.count.Load(); n != 0 {
 		t.Errorf("%d collections", n)
+	}
+}
+
+// A request that does not come to its end is waited for no longer than the server's time for it, and so is one that never begins.
+func TestServerSlowRequests(t *testing.T) {
+	s, err := Listen(Options{Address: "127.0.0.1:0", NowMs: func() int64 { return 0 }, Logger: slog.New(slog.DiscardHandler), Collect: func(context.Context, *Writer) {}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.http.ReadTimeout != requestTime || s.http.WriteTimeout != answerTime || s.http.IdleTimeout != idleTime || requestTime+collectTime >= answerTime {
+		t.Error("a time is not limited")
+	}
+	s.http.ReadTimeout = 20 * time.Millisecond
+	s.Start()
+	defer s.Close()
+	for _, begin := range []string{"", "GET /metrics HTTP/1.1\r\nHost: x\r\n", "GET /metrics HTT"} {
+		c, err := net.Dial("tcp", s.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		_ = c.SetDeadline(time.Now().Add(30 * time.Second))
+		fmt.Fprint(c, begin)
+		if _, err := io.Copy(io.Discard, c); errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("%q: the connection is still open", begin)
+		}
 	}
 }
 
