@@ -1,6 +1,8 @@
 package broker
 
 import (
+	"slices"
+
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/leatmq/leat/coordinator/group"
@@ -22,7 +24,7 @@ func startOffsetCommit(b *Broker, r *request) {
 		return
 	}
 	resp := kmsg.NewPtrOffsetCommitResponse()
-	known := req.Topics[:0:0]
+	known := make([]kmsg.OffsetCommitRequestTopic, 0, len(req.Topics))
 	image := b.meta.Image()
 	for i := range req.Topics {
 		t := &req.Topics[i]
@@ -61,8 +63,15 @@ func splitCommit(image *metadata.Image, version int16, t *kmsg.OffsetCommitReque
 		good = kmsg.NewOffsetCommitRequestTopic()
 		good.Topic, good.TopicID = topic.Name, topic.ID
 	}
+	exists := func(p kmsg.OffsetCommitRequestTopicPartition) bool {
+		return topic != nil && p.Partition >= 0 && int(p.Partition) < len(topic.Partitions)
+	}
+	if i := slices.IndexFunc(t.Partitions, func(p kmsg.OffsetCommitRequestTopicPartition) bool { return !exists(p) }); i < 0 {
+		good.Partitions = t.Partitions // nearly always
+		return good, refused
+	}
 	for _, p := range t.Partitions {
-		if topic != nil && p.Partition >= 0 && int(p.Partition) < len(topic.Partitions) {
+		if exists(p) {
 			good.Partitions = append(good.Partitions, p)
 			continue
 		}

@@ -4,7 +4,7 @@
 // # What it does
 //
 // One thread drives all connections: it sends prebuilt frames, keeps a number of requests in flight on each connection, and checks every answer. Payloads
-// are random bytes. Loads (ProduceLoad, FetchLoad) run together in one Run, which first warms up, then measures for a time or an amount of bytes, then
+// are random bytes. Loads (ProduceLoad, FetchLoad, CommitLoad) run together in one Run, which first warms up, then measures for a time or an amount of bytes, then
 // waits for the answers that are still due.
 //
 // # What it checks
@@ -12,6 +12,7 @@
 //   - produce: the error code and the base offset of every answer; offsets of a partition follow each other without a gap when nobody else writes
 //   - fetch: the error code and length of every answer; of whole answers also each batch's CRC, its count of records, and that offsets have no gap. All answers
 //     are read whole unless the load knows the layout (Uniform); then one of sampleEvery is
+//   - commit: the error codes of every answer; Verify reads back that the offsets acknowledged last are there
 //   - tail: that each consumer has seen every record that was acknowledged before the run ends
 //
 // A failed check ends the run with an error: there are no figures for wrong answers.

@@ -284,3 +284,35 @@ func TestNewBatch(t *testing.T) {
 		t.Fatalf("%d bytes compress to %d (%v)", len(a.Payload()), len(packed), err)
 	}
 }
+
+// Commits of one group and of many are acknowledged, counted, and there afterwards.
+func TestCommits(t *testing.T) {
+	addr := startBroker(t)
+	eachPoller(t, func(t *testing.T, run func(RunOptions, ...Load) *Report) {
+		topic := "t-" + strings.ReplaceAll(t.Name(), "/", "-")
+		if _, err := CreateTopic(t.Context(), addr, topic, 12, nil); err != nil {
+			t.Fatal(err)
+		}
+		for _, groups := range []int{1, 3} {
+			l := &CommitLoad{Addr: addr, Topic: topic, Group: fmt.Sprint(topic, groups), Groups: groups, Connections: 4, InFlight: 1, Partitions: 3}
+			r := run(RunOptions{Duration: generous, MaxBytes: 10_000}, l)
+			if got := r.Loads[0]; got.Bytes < 10_000 || got.Records != 3*got.Requests {
+				t.Fatalf("%+v", got)
+			}
+			if err := l.Verify(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			l.acked[3]++
+			if err := l.Verify(t.Context()); err == nil {
+				t.Fatal("an offset that is missing was not missed")
+			}
+			if err := l.DeleteGroups(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+	l := &CommitLoad{Addr: addr, Topic: "no-topic", Group: "g", Groups: 1, Connections: 1, InFlight: 1, Partitions: 1}
+	if _, err := Run(t.Context(), RunOptions{Duration: generous}, l); err == nil {
+		t.Fatal("offsets of no topic were committed")
+	}
+}

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Load is something to do to a broker. ProduceLoad and FetchLoad are.
+// Load is something to do to a broker. ProduceLoad, FetchLoad and CommitLoad are.
 type Load interface {
 	// open makes the streams; each gets a connection of its own to the address that comes with it.
 	open(ctx context.Context) ([]opened, *Result, error)

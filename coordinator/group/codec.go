@@ -53,14 +53,21 @@ func appendString16(b []byte, s string) []byte {
 
 // offsetKey is the key of a committed offset.
 func offsetKey(group, topic string, partition int32) []byte {
-	b := make([]byte, 0, 2+2+len(group)+2+len(topic)+4)
+	return appendOffsetKey(make([]byte, 0, offsetKeyBytes(group, topic)), group, topic, partition)
+}
+
+func offsetKeyBytes(group, topic string) int { return 2 + 2 + len(group) + 2 + len(topic) + 4 }
+
+func appendOffsetKey(b []byte, group, topic string, partition int32) []byte {
 	b = binary.BigEndian.AppendUint16(b, offsetKeyVersionMax)
 	b = appendString16(appendString16(b, group), topic)
 	return binary.BigEndian.AppendUint32(b, uint32(partition))
 }
 
 // offsetValue is the value of a committed offset.
-func offsetValue(c *committed) []byte {
+func offsetValue(c *committed) []byte { return appendOffsetValue(nil, c) }
+
+func appendOffsetValue(b []byte, c *committed) []byte {
 	v := kmsg.OffsetCommitValue{Version: 3, Offset: c.offset, LeaderEpoch: c.leaderEpoch, Metadata: c.metadata, CommitTimestamp: c.commitMs}
 	switch {
 	case c.expireMs >= 0:
@@ -68,7 +75,7 @@ func offsetValue(c *committed) []byte {
 	case c.topicID != [16]byte{}:
 		v.Version, v.TopicID = 4, c.topicID
 	}
-	return v.AppendTo(nil)
+	return v.AppendTo(b)
 }
 
 func groupKey(group string) []byte {

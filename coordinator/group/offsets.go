@@ -192,8 +192,14 @@ func (s *Shard) commits(nowMs int64, g *group, req *kmsg.OffsetCommitRequest) (o
 	if req.Version >= 2 && req.Version <= 4 && req.RetentionTimeMillis >= 0 {
 		expireMs = nowMs + req.RetentionTimeMillis
 	}
+	n := 0
+	for i := range req.Topics {
+		n += len(req.Topics[i].Partitions)
+	}
+	offsets, records = make([]commitOffset, 0, n), make([]machine.Record, 0, n)
 	for i := range req.Topics {
 		t := &req.Topics[i]
+		buf := make([]byte, 0, len(t.Partitions)*(offsetKeyBytes(g.id, t.Topic)+emptyV4Bytes)) // of keys and values; with metadata it grows
 		id, _ := topics.TopicID(t.Topic)
 		if t.TopicID != [16]byte{} {
 			id = t.TopicID
@@ -216,7 +222,11 @@ func (s *Shard) commits(nowMs int64, g *group, req *kmsg.OffsetCommitRequest) (o
 				o.metadata = *p.Metadata
 			}
 			offsets = append(offsets, o)
-			records = append(records, machine.Record{Key: offsetKey(g.id, t.Topic, p.Partition), Value: offsetValue(&o.committed)})
+			at := len(buf)
+			buf = appendOffsetKey(buf, g.id, t.Topic, p.Partition)
+			keyEnd := len(buf)
+			buf = appendOffsetValue(buf, &o.committed)
+			records = append(records, machine.Record{Key: buf[at:keyEnd:keyEnd], Value: buf[keyEnd:len(buf):len(buf)]})
 		}
 	}
 	return offsets, records, refused
@@ -229,9 +239,11 @@ func tooLong(p *kmsg.OffsetCommitRequestTopicPartition, most int) bool {
 // commitAnswer answers every partition of a commit.
 func commitAnswer(req *kmsg.OffsetCommitRequest, code func(topic, partition int) protocol.Code) *kmsg.OffsetCommitResponse {
 	r := kmsg.NewPtrOffsetCommitResponse()
+	r.Topics = make([]kmsg.OffsetCommitResponseTopic, 0, len(req.Topics))
 	for i := range req.Topics {
 		t := kmsg.NewOffsetCommitResponseTopic()
 		t.Topic, t.TopicID = req.Topics[i].Topic, req.Topics[i].TopicID
+		t.Partitions = make([]kmsg.OffsetCommitResponseTopicPartition, 0, len(req.Topics[i].Partitions))
 		for j := range req.Topics[i].Partitions {
 			p := kmsg.NewOffsetCommitResponseTopicPartition()
 			p.Partition, p.ErrorCode = req.Topics[i].Partitions[j].Partition, int16(code(i, j))

@@ -54,7 +54,7 @@ type rig struct {
 func main() {
 	var o options
 	var names, out, work string
-	flag.StringVar(&names, "workloads", "", "which, with commas between; default all: P64 P16 P1 E1 E16 PC PR F1M F64K FC tail mixed T1000 idle start")
+	flag.StringVar(&names, "workloads", "", "which, with commas between; default all: P64 P16 P1 E1 E16 PC PR F1M F64K FC tail mixed T1000 OC1 OC16 idle start")
 	flag.IntVar(&o.rounds, "rounds", 3, "turns of each broker and workload")
 	flag.DurationVar(&o.turn, "turn", 2*time.Second, "how long a turn measures")
 	flag.DurationVar(&o.warmup, "warmup", 500*time.Millisecond, "how long a turn runs before it measures")
@@ -199,6 +199,8 @@ func (r *rig) warm(ctx context.Context) error {
 			&load.FetchLoad{Addr: addr, Topic: "warm", Connections: 4, InFlight: 1, MaxBytes: 1 << 20, MaxWait: time.Second, Uniform: u, Exclusive: true},
 			&load.ProduceLoad{Addr: addr, Topic: "warm", Connections: 4, InFlight: 5, Records: 4, Size: 1013, Acks: -1, Exclusive: true},
 			&load.ProduceLoad{Addr: addr, Topic: "warm", Connections: 1, InFlight: 1, Records: 1, Size: 100, Acks: -1, Exclusive: true},
+			&load.CommitLoad{Addr: addr, Topic: "warm", Group: "warm", Groups: 1, Connections: 4, InFlight: 1, Partitions: 1},
+			&load.CommitLoad{Addr: addr, Topic: "warm", Group: "warm", Groups: 4, Connections: 4, InFlight: 1, Partitions: 1},
 		} {
 			if _, err := load.Run(ctx, o, l); err != nil {
 				return err

@@ -14,7 +14,7 @@ import (
 func TestSmoke(t *testing.T) {
 	harness.Need(t, "java", "mvn", "bash")
 	o := options{
-		names: []string{"idle", "P64", "PR", "F64K", "FC", "tail", "mixed"}, rounds: 1, warmup: 100 * time.Millisecond, turn: 300 * time.Millisecond,
+		names: []string{"idle", "P64", "PR", "F64K", "FC", "tail", "mixed", "OC1", "OC16"}, rounds: 1, warmup: 100 * time.Millisecond, turn: 300 * time.Millisecond,
 		maxBytes: 16 << 20, scale: 0.01, dir: t.TempDir(), touch: 1 << 20, log: testLog{t},
 	}
 	r, err := compare(t.Context(), o)

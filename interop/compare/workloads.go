@@ -90,6 +90,9 @@ func workloads() []*workload {
 			partitions: 4, data: 1536 << 20, targets: targets{1.5, atMost(0.5), 0, -0.5}, run: mixed},
 		{name: "T1000", what: "1,000 active partitions, 20 MB/s in all, batches of 16 x 1 KiB, 16 connections, latency from the intended time", partitions: 1000,
 			targets: targets{perCPU: atMost(0.3), p99: -0.5}, run: produce(load.ProduceLoad{Connections: 16, InFlight: 5, Records: 16, Size: 1013, Rate: 20e6 / 1024})},
+		{name: "OC1", what: "16 consumers of one group commit the offsets of 10 partitions each, one commit at a time; a record is an offset", partitions: 160,
+			targets: targets{perCPU: 3}, run: commits(1)},
+		{name: "OC16", what: "the same, each in a group of its own", partitions: 160, targets: targets{perCPU: 3}, run: commits(16)},
 	}
 }
 
@@ -99,6 +102,21 @@ func produce(l load.ProduceLoad) func(context.Context, *rig, turn, load.Layout, 
 		l := l
 		l.Addr, l.Topic, l.Acks, l.Exclusive = t.addr, t.topic, -1, true
 		return one(load.Run(ctx, t.options(), &l))
+	}
+}
+
+// commits makes a workload of 16 committers. What they committed is read back.
+func commits(groups int) func(context.Context, *rig, turn, load.Layout, int64) (sample, error) {
+	return func(ctx context.Context, _ *rig, t turn, _ load.Layout, _ int64) (sample, error) {
+		l := &load.CommitLoad{Addr: t.addr, Topic: t.topic, Group: t.topic, Groups: groups, Connections: 16, InFlight: 1, Partitions: 10}
+		s, err := one(load.Run(ctx, t.options(), l))
+		if err == nil {
+			err = l.Verify(ctx)
+		}
+		if err == nil {
+			err = l.DeleteGroups(ctx)
+		}
+		return s, err
 	}
 }
 
