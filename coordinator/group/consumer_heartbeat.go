@@ -252,8 +252,13 @@ func (g *consumerGroup) resubscribe(nowMs int64, c *changes, m *consumerMember, 
 	if req.SubscribedTopicRegex != nil {
 		sub.regex = strings.Clone(*req.SubscribedTopicRegex)
 	}
+	if equalStrings(sub.assignor, m.sub.assignor) {
+		changed = g.setWish(nowMs, c, m, &sub)
+		return changed, changed
+	}
+	elected := g.assignorName()
 	changed = g.setWish(nowMs, c, m, &sub)
-	return changed, changed
+	return changed, changed || g.assignorName() != elected
 }
 
 // setWish notes what a member wants, and says whether it is something else than before.

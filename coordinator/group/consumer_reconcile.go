@@ -47,7 +47,7 @@ func (r *reconciling) next() *current {
 			}
 			return r.cur
 		}
-		return r.towards(min(r.cur.epoch+1, r.epoch))
+		return r.towards(r.cur.epoch)
 	case memberUnreleased:
 		return r.towards(r.cur.epoch)
 	default: // of another version: from what it may use to its target

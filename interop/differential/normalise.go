@@ -217,7 +217,7 @@ func (n *normaliser) walkSlice(path string, v reflect.Value, out *fields) {
 		for i := range v.Len() {
 			parts = append(parts, n.leaf(path, v.Index(i)))
 		}
-		if strings.HasSuffix(path, ".SubscribedTopics") { // a set: Kafka's order depends on the names
+		if strings.HasSuffix(path, ".SubscribedTopics") || strings.HasPrefix(path, "Assignment.Topics[") { // sets: Kafka's order is that of its hash maps
 			slices.Sort(parts)
 		}
 		out.add(path, "["+strings.Join(parts, " ")+"]")

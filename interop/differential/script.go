@@ -53,7 +53,8 @@ func Scripts() []Script {
 	for _, s := range [][]Script{
 		apiVersionsScripts, framingScripts, metadataScripts, produceScripts, produceBatchScripts, idempotenceScripts,
 		fetchScripts, fetchSessionScripts, listOffsetsScripts, createTopicsScripts, topicAdminScripts, epochScripts,
-		configScripts, groupConfigScripts, describeScripts, groupScripts, consumerScripts, migrationScripts, stateScripts(),
+		configScripts, groupConfigScripts, describeScripts,
+		groupScripts, consumerScripts, migrationScripts, stateScripts(), historyScripts, historyStaticScripts, consumerHistoryScripts,
 	} {
 		all = append(all, s...)
 	}

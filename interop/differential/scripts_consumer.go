@@ -70,14 +70,20 @@ func (s *S) beat(label, group, member string, epoch int32, change ...beatChange)
 
 // createFor makes a topic and waits until the coordinator of a group knows it, which may be later than the topic has leaders.
 func (s *S) createFor(group, short string, partitions int32) topic {
-	t, probe := s.create(short, partitions), twin(group)
-	s.until("the coordinator knows "+short, func() bool {
+	t := s.create(short, partitions)
+	s.awaitKnown(group, t, int(partitions))
+	return t
+}
+
+// awaitKnown waits until the coordinator of a group knows a topic with so many partitions.
+func (s *S) awaitKnown(group string, t topic, partitions int) {
+	probe := twin(group)
+	s.until("the coordinator knows "+t.name, func() bool {
 		resp := s.quiet(1, beatOf(probe, "p", 0, subscribed(t))).(*kmsg.ConsumerGroupHeartbeatResponse)
 		s.quiet(1, beatOf(probe, "p", -1))
-		return resp.Assignment != nil && len(resp.Assignment.Topics) == 1
+		return resp.Assignment != nil && len(resp.Assignment.Topics) == 1 && len(resp.Assignment.Topics[0].Partitions) == partitions
 	})
 	s.quiet(2, deleteGroupsOf(probe))
-	return t
 }
 
 // groupOn is a group whose coordinator is there and knows a topic.

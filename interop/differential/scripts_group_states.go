@@ -92,8 +92,8 @@ func (sc *scene) consumer(s *S, change ...beatChange) {
 // hushed runs what belongs to the preparation: its steps are not kept.
 func (s *S) hushed(fn func()) {
 	n := len(s.steps)
+	defer func() { s.steps = s.steps[:n] }()
 	fn()
-	s.steps = s.steps[:n]
 }
 
 // ask is a row: one way to ask something of a scene, at the versions from min on.
