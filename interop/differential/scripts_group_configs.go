@@ -181,7 +181,7 @@ var groupConfigScripts = []Script{
 		s.do("loggers", 1, listResourcesOf(8))
 	}},
 	{"ConsumerGroupHeartbeat/group-configs", func(s *S) {
-		g, t := s.group("g"), s.create("t", 2)
+		g, t := s.groupOn("g", "t", 2)
 		s.beat("a joins", g, "a", 0, subscribed(t))
 		told := func(ms int32) {
 			s.until(fmt.Sprintf("members are told %d ms", ms), func() bool {
