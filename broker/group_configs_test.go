@@ -2,6 +2,7 @@ package broker
 
 import (
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -110,8 +111,12 @@ func TestGroupConfigsAreObeyed(t *testing.T) {
 	if got := n.b.groups.consumer.of("g"); got.AssignmentIntervalMs != 2000 || got.HeartbeatIntervalMs != 7000 {
 		t.Fatalf("after a change of the broker: %+v", got)
 	}
-	n = n.restart(append([]string{"group.consumer.max.heartbeat.interval.ms=6000"}, quickGroups...)...)
+	n = n.restart(append([]string{"group.consumer.max.heartbeat.interval.ms=6000", "group.consumer.max.assignment.interval.ms=1500"}, quickGroups...)...)
 	c = n.dial()
+	if !strings.Contains(n.logs.String(), "group.consumer.assignment.interval.ms: 2000 is not from 0 to 1500") {
+		t.Error("nothing is said about the broker's value that is out of the new limits")
+	}
+	c.create("made", 1) // all the same
 	c.findGroup("g")
 	if got := interval("g", epoch); got != 6000 {
 		t.Fatalf("after a restart with a lower limit: %d ms", got)

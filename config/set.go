@@ -111,8 +111,9 @@ func (s *Set) Warnings() []string {
 	return slices.Clone(s.mu.warnings)
 }
 
-// SetDynamic replaces a dynamic layer (DynamicDefault or DynamicBroker) as a whole, with the values of the metadata image. A value that an
-// earlier version accepted and this one does not is left out and returned as the error, so that one bad value does not take the others along.
+// SetDynamic replaces a dynamic layer (DynamicDefault or DynamicBroker) as a whole, with the values of the metadata image. A value that was accepted when
+// it was set and is not now, because this is another version or because the file has other limits, is left out and returned as the error, so that one bad
+// value does not take the others along.
 func (s *Set) SetDynamic(source Source, values map[string]string) error {
 	if source != DynamicDefault && source != DynamicBroker {
 		panic("BUG: " + source.String() + " is not a dynamic config source")
@@ -130,7 +131,32 @@ func (s *Set) SetDynamic(source Source, values map[string]string) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.mu.layers[source] = kept
+	l := s.mu.layers
+	if err := l.fit(source, kept); first == nil {
+		first = err
+	}
+	s.mu.layers = l
+	return first
+}
+
+// fit makes values a layer, without those that do not go together with the rest.
+func (l *layers) fit(source Source, values map[string]string) (first error) {
+	l[source] = nil
+	_, without := l.broker()
+	l[source] = values
+	if _, err := l.broker(); err == nil || without != nil { // without: the values are not to blame
+		return nil
+	}
+	l[source] = map[string]string{}
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		l[source][name] = values[name]
+		if _, err := l.broker(); err != nil {
+			delete(l[source], name)
+			if first == nil {
+				first = err
+			}
+		}
+	}
 	return first
 }
 

@@ -308,6 +308,28 @@ func TestDynamic(t *testing.T) {
 	}
 }
 
+// What was set at run time and no longer goes together with the file is left out: the rest is in force, and there is a configuration.
+func TestDynamicBesideAnotherFile(t *testing.T) {
+	s := NewSet()
+	override(t, s, "group.consumer.max.assignment.interval.ms", "5000", File)
+	override(t, s, "log.cleaner.max.compaction.lag.ms", "1000", File)
+	err := s.SetDynamic(DynamicDefault, map[string]string{"group.consumer.assignment.interval.ms": "12000", "log.cleaner.min.compaction.lag.ms": "2000", "message.max.bytes": "5"})
+	if err == nil || !strings.Contains(err.Error(), "group.consumer.assignment.interval.ms") {
+		t.Errorf("%v", err)
+	}
+	b, err := s.Broker()
+	if err != nil || b.GroupConsumerAssignmentIntervalMs != 1000 || b.TopicDefaults.MinCompactionLagMs != 0 || b.TopicDefaults.MaxMessageBytes != 5 {
+		t.Errorf("%+v, %v", b, err)
+	}
+	// Two that go together only with one another.
+	if err := s.SetDynamic(DynamicBroker, map[string]string{"log.cleaner.min.compaction.lag.ms": "2000", "log.cleaner.max.compaction.lag.ms": "3000"}); err != nil {
+		t.Error(err)
+	}
+	if b, err = s.Broker(); err != nil || b.TopicDefaults.MinCompactionLagMs != 2000 {
+		t.Errorf("%+v, %v", b, err)
+	}
+}
+
 func TestConcurrentUse(t *testing.T) {
 	s := NewSet()
 	var wg sync.WaitGroup
