@@ -9,14 +9,15 @@ import (
 	"time"
 )
 
-// rollingSize is a rolling restart: how many members, on how many partitions; how long each is away, and how long it is back before the next one goes.
+// rollingSize is a rolling restart: how many members, on how many partitions; how long each is away, and how long it is back before the next one goes: both a
+// little longer than group.consumer.assignment.interval.ms, for no process starts faster.
 type rollingSize struct {
 	members, partitions int
 	absence, pause      time.Duration
 }
 
 var rolling = struct{ full, tiny rollingSize }{
-	full: rollingSize{members: 100, partitions: 1000, absence: 500 * time.Millisecond, pause: 500 * time.Millisecond},
+	full: rollingSize{members: 100, partitions: 1000, absence: 1100 * time.Millisecond, pause: 1100 * time.Millisecond},
 	tiny: rollingSize{members: 4, partitions: 9, absence: 5 * time.Millisecond, pause: 5 * time.Millisecond},
 }
 

@@ -140,14 +140,14 @@ func (g *consumerGroup) heartbeat(nowMs int64, req *kmsg.ConsumerGroupHeartbeatR
 	g.retarget(nowMs, c)
 	g.reconcile(nowMs, c, m, req.Topics, changed)
 	g.heard(nowMs, m)
-	g.finish(nowMs, c, to, out, g.heartbeatAnswer(req, m, before))
+	g.finish(nowMs, c, to, out, g.heartbeatAnswer(nowMs, req, m, before))
 	return nil
 }
 
 // heartbeatAnswer makes the answer of what is so now, to be given when it is committed.
-func (g *consumerGroup) heartbeatAnswer(req *kmsg.ConsumerGroupHeartbeatRequest, m *consumerMember, before *current) func(error) any {
+func (g *consumerGroup) heartbeatAnswer(nowMs int64, req *kmsg.ConsumerGroupHeartbeatRequest, m *consumerMember, before *current) func(error) any {
 	resp := kmsg.NewPtrConsumerGroupHeartbeatResponse()
-	resp.MemberID, resp.MemberEpoch, resp.HeartbeatIntervalMillis = &m.id, m.cur.epoch, g.config().HeartbeatIntervalMs
+	resp.MemberID, resp.MemberEpoch, resp.HeartbeatIntervalMillis = &m.id, m.cur.epoch, g.intervalMs(nowMs, m)
 	all := req.RebalanceTimeoutMillis != -1 && (req.SubscribedTopicNames != nil || req.SubscribedTopicRegex != nil) && req.Topics != nil
 	if req.MemberEpoch == joinEpoch || all || !before.assigned.Equal(m.cur.assigned.Assignment) {
 		a := kmsg.NewConsumerGroupHeartbeatResponseAssignment()
@@ -163,6 +163,22 @@ func (g *consumerGroup) heartbeatAnswer(req *kmsg.ConsumerGroupHeartbeatRequest,
 		}
 		return resp
 	}
+}
+
+// waitingBeatMs is how soon a member shall beat again that waits for what others give up: until then what was given up has no owner.
+const waitingBeatMs = 250
+
+// intervalMs is after how long a member shall beat again. Kafka says the same to everybody; here a member that is not at the end of its way
+// comes sooner: when the next target is due, or when others may have given up what it is to get.
+func (g *consumerGroup) intervalMs(nowMs int64, m *consumerMember) int32 {
+	interval := g.config().HeartbeatIntervalMs
+	switch {
+	case g.epoch() > g.targetEpoch() && g.target != nil:
+		return min(interval, max(int32(min(g.target.atMs+int64(g.config().AssignmentIntervalMs)-nowMs, int64(interval))), 1))
+	case m.cur.state == memberUnreleased:
+		return min(interval, waitingBeatMs)
+	}
+	return interval
 }
 
 // identify finds out whether the request may speak for the member, and whether it takes the place of a static one.

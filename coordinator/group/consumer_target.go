@@ -164,9 +164,36 @@ func (g *consumerGroup) assignable() []assign.Member {
 			topics = g.topicsOf(m.sub)
 			cache[key] = topics
 		}
-		members = append(members, assign.Member{ID: id, Instance: m.sub.instance, Topics: topics, Current: g.targets[id]})
+		members = append(members, assign.Member{ID: id, Instance: m.sub.instance, Topics: topics, Current: g.claimed(id)})
 	}
 	return members
+}
+
+// claimed is the target of a member, in the order in which it is to be kept: first what the member has, or would have but for others who have it still; then what
+// nobody has, because the member has not been heard of since it was given it. So a member that was restarted gets back what is free, and does not
+// wait for what others took over.
+func (g *consumerGroup) claimed(id string) assign.Assignment {
+	target := g.targets[id]
+	free := func(topic assign.TopicID) func(p int32) bool {
+		return func(p int32) bool { return g.owners[ownedPartition{topic, p}] == "" }
+	}
+	if !slices.ContainsFunc(target, func(t assign.Partitions) bool { return slices.ContainsFunc(t.Partitions, free(t.Topic)) }) {
+		return target
+	}
+	var claimed, unclaimed assign.Assignment
+	for _, t := range target {
+		isFree := free(t.Topic)
+		has, not := assign.Partitions{Topic: t.Topic}, assign.Partitions{Topic: t.Topic}
+		for _, p := range t.Partitions {
+			if isFree(p) {
+				not.Partitions = append(not.Partitions, p)
+			} else {
+				has.Partitions = append(has.Partitions, p)
+			}
+		}
+		claimed, unclaimed = append(claimed, has), append(unclaimed, not)
+	}
+	return append(claimed, unclaimed...)
 }
 
 // topicsOf are the topics of a subscription that exist, in order of their ids.

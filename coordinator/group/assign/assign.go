@@ -86,9 +86,9 @@ type Topic struct {
 // Member is what an assignor knows of a member.
 type Member struct {
 	ID       string
-	Instance *string // group.instance.id, nil for a dynamic member
-	Topics   []Topic // what it subscribes to and exists: by id, each once. Members with the same slice are told apart the fastest
-	Current  Assignment
+	Instance *string    // group.instance.id, nil for a dynamic member
+	Topics   []Topic    // what it subscribes to and exists: by id, each once. Members with the same slice are told apart the fastest
+	Current  Assignment // what it keeps as far as its share goes, from the beginning on; in any order, and a topic may come more than once
 }
 
 // Assignor gives partitions to members: result[i] is what members[i] gets. The members are in order of their ids, each once.
