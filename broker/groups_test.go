@@ -299,6 +299,11 @@ func TestCommitOfUnknownPartitions(t *testing.T) {
 	if got["t-0"] != 0 || got["t-1"] != protocol.UnknownTopicOrPartition || got["u-0"] != protocol.UnknownTopicOrPartition || len(got) != 3 {
 		t.Fatalf("%v", got)
 	}
+	empty := commitRequest(9, "g", "u", [16]byte{}, 0, 1)
+	empty.Topics[0].Partitions = nil
+	if all := do[*kmsg.OffsetCommitResponse](c, empty).Topics; len(all) != 1 || all[0].Topic != "u" || len(all[0].Partitions) != 0 {
+		t.Fatalf("nothing of an unknown topic: %+v", all)
+	}
 	resp := do[*kmsg.OffsetCommitResponse](c, commitRequest(10, "g", "", [16]byte{1}, 0, 1))
 	wantCode(t, resp.Topics[0].Partitions[0].ErrorCode, protocol.UnknownTopicID)
 	fetched := do[*kmsg.OffsetFetchResponse](c, offsetFetchRequest(10, "g", "", [16]byte{1}, 0))

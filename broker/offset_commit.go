@@ -29,7 +29,7 @@ func startOffsetCommit(b *Broker, r *request) {
 	for i := range req.Topics {
 		t := &req.Topics[i]
 		good, refused := splitCommit(image, req.Version, t)
-		if len(refused.Partitions) > 0 {
+		if len(refused.Partitions) > 0 || len(t.Partitions) == 0 && good.Topic == "" { // what is asked about is named, whatever is asked
 			resp.Topics = append(resp.Topics, refused)
 		}
 		if len(good.Partitions) > 0 {

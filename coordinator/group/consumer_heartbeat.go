@@ -56,13 +56,13 @@ func (s *Shard) ConsumerHeartbeat(nowMs int64, req *kmsg.ConsumerGroupHeartbeatR
 func (s *Shard) checkHeartbeat(req *kmsg.ConsumerGroupHeartbeatRequest) *refusal {
 	invalid := func(text string) *refusal { return &refusal{protocol.InvalidRequest, text} }
 	switch {
-	case req.Group == "":
+	case blank(req.Group):
 		return invalid("the group id is empty")
-	case req.InstanceID != nil && *req.InstanceID == "":
+	case req.InstanceID != nil && blank(*req.InstanceID):
 		return invalid("the instance id is empty")
-	case req.RackID != nil && *req.RackID == "":
+	case req.RackID != nil && blank(*req.RackID):
 		return invalid("the rack id is empty")
-	case req.MemberID == "" && (req.Version >= 1 || req.MemberEpoch != joinEpoch):
+	case blank(req.MemberID) && (req.Version >= 1 || req.MemberEpoch != joinEpoch):
 		return invalid("the member id is empty")
 	case req.MemberEpoch < leaveStaticEpoch:
 		return invalid("the member epoch is none")
@@ -84,6 +84,9 @@ func (s *Shard) checkHeartbeat(req *kmsg.ConsumerGroupHeartbeatRequest) *refusal
 	}
 	return nil
 }
+
+// blank says whether nothing of an id can be seen. Classic groups are not asked: an old client may have such a name.
+func blank(id string) bool { return strings.TrimFunc(id, func(c rune) bool { return c <= ' ' }) == "" }
 
 // consumerGroup finds the group of a heartbeat, or makes it of nothing or of a classic group.
 func (s *Shard) consumerGroup(nowMs int64, req *kmsg.ConsumerGroupHeartbeatRequest) (*consumerGroup, *refusal) {

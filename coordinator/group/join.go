@@ -260,6 +260,9 @@ func (g *classic) joined(m *member) *kmsg.JoinGroupResponse {
 	r.Generation, r.LeaderID, r.MemberID = g.generation, g.leader, m.id
 	protocolType, protocolName := g.protocolType, g.protocol
 	r.ProtocolType, r.Protocol = &protocolType, &protocolName
+	if protocolName == "" { // one without a name; where the answer cannot say null this is written as empty
+		r.Protocol = nil
+	}
 	if m.id == g.leader {
 		r.Members = g.rollCall()
 	}

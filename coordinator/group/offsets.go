@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"unicode/utf16"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -232,8 +233,16 @@ func (s *Shard) commits(nowMs int64, g *group, req *kmsg.OffsetCommitRequest) (o
 	return offsets, records, refused
 }
 
+// tooLong counts as Kafka does: units of UTF-16, as Java has them.
 func tooLong(p *kmsg.OffsetCommitRequestTopicPartition, most int) bool {
-	return p.Metadata != nil && len(*p.Metadata) > most
+	if p.Metadata == nil || len(*p.Metadata) <= most {
+		return false
+	}
+	n := 0
+	for _, c := range *p.Metadata {
+		n += utf16.RuneLen(c)
+	}
+	return n > most
 }
 
 // commitAnswer answers every partition of a commit.

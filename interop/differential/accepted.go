@@ -206,4 +206,10 @@ var Accepted = []Acceptance{
 		Reason: "their levels can be neither asked for nor changed by clients",
 		Script: `ListConfigResources/types`, Step: `loggers .*`, Path: `ConfigResources.*`,
 	},
+	{
+		ID:     "D-25",
+		What:   "JoinGroup that offers a protocol twice is answered as if it had offered it once",
+		Reason: "Kafka never answers it",
+		Script: "JoinGroup/protocol-twice", Path: "outcome", Want: "no answer",
+	},
 }

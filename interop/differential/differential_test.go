@@ -211,7 +211,7 @@ func TestScriptTable(t *testing.T) {
 		}
 		seen[sc.ID] = true
 	}
-	if len(seen) < 150 {
+	if len(seen) < 600 {
 		t.Errorf("only %d scripts", len(seen))
 	}
 	for _, a := range Accepted {

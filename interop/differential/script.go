@@ -54,7 +54,7 @@ func Scripts() []Script {
 		apiVersionsScripts, framingScripts, metadataScripts, produceScripts, produceBatchScripts, idempotenceScripts,
 		fetchScripts, fetchSessionScripts, listOffsetsScripts, createTopicsScripts, topicAdminScripts, epochScripts,
 		configScripts, groupConfigScripts, describeScripts,
-		groupScripts, consumerScripts, migrationScripts, stateScripts(), historyScripts, historyStaticScripts, consumerHistoryScripts,
+		groupScripts, consumerScripts, migrationScripts, stateScripts(), historyScripts, historyStaticScripts, consumerHistoryScripts, groupErrorScripts,
 	} {
 		all = append(all, s...)
 	}

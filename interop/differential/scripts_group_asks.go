@@ -50,7 +50,7 @@ var groupAPIs = []api{
 		{"right", 0, true, func(sc scene) kmsg.Request { return syncOf(sc.g, sc.member, sc.gen, sc.member) }},
 		{"right without names", 5, true, func(sc scene) kmsg.Request { return named(syncOf(sc.g, sc.member, sc.gen, sc.member), nil, nil) }},
 		{"right with the instance", 3, true, func(sc scene) kmsg.Request { return syncAs(sc.instance, syncOf(sc.g, sc.member, sc.gen, sc.member)) }},
-	}, "consumer-static consumer-away"},
+	}, ""},
 	{"Heartbeat", 0, 4, false, []ask{
 		{"right", 0, false, func(sc scene) kmsg.Request { return heartbeatOf(sc.g, sc.member, sc.gen) }},
 		{"nobody", 0, false, func(sc scene) kmsg.Request { return heartbeatOf(sc.g, "nobody", sc.gen) }},
@@ -65,7 +65,7 @@ var groupAPIs = []api{
 		{"nobody of the instance, wrong generation", 3, false, func(sc scene) kmsg.Request { return beatAs(sc.instance, heartbeatOf(sc.g, "nobody", sc.gen+1)) }},
 		{"no member of the instance", 3, false, func(sc scene) kmsg.Request { return beatAs(sc.instance, heartbeatOf(sc.g, "", sc.gen)) }},
 		{"an empty instance", 3, false, func(sc scene) kmsg.Request { return beatAs("", heartbeatOf(sc.g, sc.member, sc.gen)) }},
-	}, "consumer-static consumer-away"},
+	}, ""},
 	{"LeaveGroup", 0, 5, false, []ask{
 		{"nobody", 0, false, func(sc scene) kmsg.Request { return leaveOf(sc.g, "nobody") }},
 		{"no member", 0, false, func(sc scene) kmsg.Request { return leaveOf(sc.g, "") }},

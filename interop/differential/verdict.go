@@ -59,7 +59,7 @@ func list(ds []Difference, limit int) string {
 			fmt.Fprintf(&b, "\n    ... and %d more", len(ds)-i)
 			break
 		}
-		fmt.Fprintf(&b, "\n    %s: %s\n        kafka %s\n        other %s", d.Step, d.Path, d.Want, d.Got)
+		fmt.Fprintf(&b, "\n    %s: %s\n        kafka %.400s\n        other %.400s", d.Step, d.Path, d.Want, d.Got)
 	}
 	return b.String()
 }
