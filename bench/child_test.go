@@ -33,6 +33,7 @@ type childSpec struct {
 	Dir      string   // of the data
 	Settings []string // broker keys
 	Files    []string // bare-fetch: what to serve
+	Procs    int      // GOMAXPROCS; 0 = all
 	Answer   int      // bare-produce, bare-answer: bytes of an answer, its size field included
 }
 
@@ -59,6 +60,9 @@ func startChild(b testing.TB, spec childSpec) *child {
 	}
 	c := &child{b: b, cmd: exec.Command(os.Args[0])}
 	c.cmd.Env = append(os.Environ(), childEnv+"="+string(text))
+	if spec.Procs > 0 {
+		c.cmd.Env = append(c.cmd.Env, fmt.Sprintf("GOMAXPROCS=%d", spec.Procs))
+	}
 	c.cmd.Stderr = os.Stderr
 	stdout, err := c.cmd.StdoutPipe()
 	if err != nil {

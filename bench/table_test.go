@@ -32,6 +32,8 @@ func (s *sample) allocsPerOp() float64 {
 
 func (s *sample) cpuPerOp() float64 { return s.cpu.Seconds() * 1e6 / float64(s.ops) }
 
+func (s *sample) cpuPerRecord() float64 { return s.cpu.Seconds() * 1e6 / float64(s.records) }
+
 // percentile sorts the latencies and returns one of them in ms; -1 without any.
 func (s *sample) percentile(p float64) float64 {
 	if len(s.latencies) == 0 {
