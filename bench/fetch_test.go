@@ -38,20 +38,31 @@ func BenchmarkFetch(b *testing.B) {
 }
 
 func benchFetch(b *testing.B) {
+	f := newFetchFixture(b)
+	f.own.run(b, 200*time.Millisecond)
+	f.broker.profile("fetch-F1M")
+	compare(b, "fetch F1M", ">= 70%", func() sample { return f.broker.measure(func() sample { return f.own.run(b, *roundTime) }) },
+		func() sample { return f.bare.measure(func() sample { return f.floor.run(b, *roundTime) }) })
+}
+
+// fetchFixture is a broker and a bare server with the same data, and a generator for each.
+type fetchFixture struct {
+	broker, bare *child
+	own, floor   *generator
+}
+
+func newFetchFixture(b *testing.B) *fetchFixture {
 	dir := scratch(b)
-	broker := startChild(b, brokerSpec(dir))
-	mustCreate(b, broker.addr, "bench", fetchPartitions)
-	data := fill(b, broker.addr)
+	f := &fetchFixture{broker: startChild(b, brokerSpec(dir))}
+	mustCreate(b, f.broker.addr, "bench", fetchPartitions)
+	data := fill(b, f.broker.addr)
 	var files []string
 	for i := range fetchPartitions {
 		files = append(files, filepath.Join(dir, fmt.Sprintf("bench-%d", i), "00000000000000000000.log"))
 	}
-	bare := startChild(b, childSpec{Role: "bare-fetch", Files: files})
-	own, floor := newGenerator(b, data.streams(b, broker.addr)), newGenerator(b, data.bareStreams(b, bare.addr))
-	own.run(b, 200*time.Millisecond)
-	broker.profile("fetch-F1M")
-	compare(b, "fetch F1M", ">= 70%", func() sample { return broker.measure(func() sample { return own.run(b, *roundTime) }) },
-		func() sample { return bare.measure(func() sample { return floor.run(b, *roundTime) }) })
+	f.bare = startChild(b, childSpec{Role: "bare-fetch", Files: files})
+	f.own, f.floor = newGenerator(b, data.streams(b, f.broker.addr)), newGenerator(b, data.bareStreams(b, f.bare.addr))
+	return f
 }
 
 // fill produces the data.

@@ -172,6 +172,7 @@ func printTable(w io.Writer) {
 		t.Flush()
 		fmt.Fprintln(w)
 	}
+	fmt.Fprint(w, stageTable.String())
 }
 
 // ofFloor is three columns.
