@@ -35,7 +35,10 @@ func TestMain(m *testing.M) {
 }
 
 // settings are those of both brokers: what scripts wait for comes soon.
-var settings = []string{"group.min.session.timeout.ms=1000", "group.consumer.assignment.interval.ms=0", "group.max.size=4", "group.consumer.max.size=4"}
+var settings = []string{
+	"group.min.session.timeout.ms=1000", "group.consumer.min.session.timeout.ms=1000", "group.consumer.min.heartbeat.interval.ms=500",
+	"group.consumer.assignment.interval.ms=0", "group.max.size=4", "group.consumer.max.size=4",
+}
 
 // results collects the differences of all scripts for the report and the summary.
 var results struct {

@@ -62,17 +62,15 @@ func settled(members ...*consumerMember) {
 	}
 }
 
+// consumersIn is how many members a consumer group has.
+func (s *S) consumersIn(g string) int {
+	return len(s.quiet(1, consumerDescribeOf(g)).(*kmsg.ConsumerGroupDescribeResponse).Groups[0].Members)
+}
+
 // awaitConsumers waits until a consumer group has so many members.
 func (s *S) awaitConsumers(g string, n int) {
 	s.until(fmt.Sprintf("the group has %d members", n), func() bool {
-		return len(s.quiet(1, consumerDescribeOf(g)).(*kmsg.ConsumerGroupDescribeResponse).Groups[0].Members) == n
-	})
-}
-
-// awaitEpoch waits until a consumer group is at an epoch.
-func (s *S) awaitEpoch(g string, epoch int32) {
-	s.until(fmt.Sprintf("the group is at epoch %d", epoch), func() bool {
-		return s.quiet(1, consumerDescribeOf(g)).(*kmsg.ConsumerGroupDescribeResponse).Groups[0].Epoch >= epoch
+		return s.consumersIn(g) == n
 	})
 }
 
@@ -189,6 +187,44 @@ var consumerHistoryScripts = []Script{
 		settled(b)
 		a.beat("joins again")
 		settled(a, b)
+		s.consumers(g)
+	}),
+	asks("ConsumerHistory/session-over", "a member is not heard of any more, and one that had left to come back", func(s *S) {
+		g, t := s.groupOn("g", "t", 4)
+		s.quiet(1, alterOf(groupResource, g, set(sessionKey, "2000"), set(heartbeatKey, "500")))
+		s.hushed(func() { s.groupSees(g, sessionKey, "2000") })
+		a, b := s.consumer(g, "a", subscribed(t), instance("i1")), s.consumer(g, "b", subscribed(t))
+		a.beat("joins")
+		b.beat("joins")
+		s.hushed(func() { s.until("b is gone", func() bool { a.beat("beats"); return s.consumersIn(g) == 1 }) })
+		s.consumers(g)
+		b.beat("beats, too late")
+		b.leave(-1)
+		b.beat("joins again")
+		a.leave(-2, instance("i1"))
+		s.hushed(func() { s.until("a is gone", func() bool { b.beat("beats"); return s.consumersIn(g) == 1 }) })
+		s.hushed(func() { settled(b) })
+		s.consumers(g)
+		a.beat("comes back too late")
+		s.awaitConsumers(g, 0)
+		s.consumers(g)
+	}),
+	asks("ConsumerHistory/assignment-interval", "who comes within the interval waits for the next assignment", func(s *S) {
+		g, t := s.groupOn("g", "t", 4)
+		s.quiet(1, alterOf(groupResource, g, set(assignmentKey, "15000")))
+		s.hushed(func() { s.groupSees(g, assignmentKey, "15000") })
+		a, b := s.consumer(g, "a", subscribed(t)), s.consumer(g, "b", subscribed(t))
+		a.beat("joins")
+		s.consumers(g)
+		b.beat("joins")
+		s.consumers(g)
+		a.beat("beats")
+		b.beat("beats")
+		a.leave(-1)
+		b.beat("beats")
+		s.consumers(g)
+		b.leave(-1)
+		a.beat("joins again")
 		s.consumers(g)
 	}),
 	asks("ConsumerHistory/new-topic", "a topic that was subscribed to before it was there", func(s *S) {

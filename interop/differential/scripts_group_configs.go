@@ -85,8 +85,8 @@ var groupConfigScripts = []Script{
 	{"IncrementalAlterConfigs/group-values", func(s *S) {
 		g := s.name("g")
 		for _, row := range [][]string{
-			{sessionKey, "44999", "45000", "60000", "60001", "0", "-1", "abc", "", " 50000 ", "2147483648", "+50000", "50000.0"},
-			{heartbeatKey, "4999", "5000", "15000", "15001", "0", "-1", "abc", "", " 6000 "},
+			{sessionKey, "999", "1000", "45000", "60000", "60001", "0", "-1", "abc", "", " 50000 ", "2147483648", "+50000", "50000.0"},
+			{heartbeatKey, "499", "500", "5000", "15000", "15001", "0", "-1", "abc", "", " 6000 "},
 			{assignmentKey, "0", "15000", "15001", "-1", "abc", "", " 6000 "},
 		} {
 			for _, v := range row[1:] {
