@@ -197,6 +197,7 @@ var consumerHistoryScripts = []Script{
 		a.beat("joins")
 		b.beat("joins")
 		s.hushed(func() { s.until("b is gone", func() bool { a.beat("beats"); return s.consumersIn(g) == 1 }) })
+		s.hushed(func() { settled(a) })
 		s.consumers(g)
 		b.beat("beats, too late")
 		b.leave(-1)
