@@ -6,3 +6,5 @@ import "log/slog"
 
 // raiseFileLimit does nothing where there is no such limit.
 func raiseFileLimit(*slog.Logger) {}
+
+func fileLimit() (most uint64, known bool) { return 0, false }

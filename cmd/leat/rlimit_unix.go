@@ -18,3 +18,10 @@ func raiseFileLimit(logger *slog.Logger) {
 		logger.Warn("the limit of open files could not be raised", "limit", l.Cur, "error", err)
 	}
 }
+
+// fileLimit is how many descriptors a process may have at most.
+func fileLimit() (most uint64, known bool) {
+	var l syscall.Rlimit
+	err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &l)
+	return uint64(l.Max), err == nil
+}
