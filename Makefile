@@ -9,7 +9,7 @@ FUZZTIME ?= 10s
 N       ?= 1000
 PAUSE   ?= 20s
 BENCH   ?= .
-BENCHSKIP ?= Restart|Partitions|Scale|Stages
+BENCHSKIP ?= Restart|Partitions|Scale|Stages|Heartbeats
 REF     ?= HEAD~1
 
 .PHONY: build run test check race fuzz fuzz-recovery corruption bench bench-compare compare interop soak diskfull crash clean help

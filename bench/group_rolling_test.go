@@ -99,7 +99,6 @@ func newRollingGroup(b testing.TB, addr, name string, s rollingSize, static bool
 		m.due = now.Add(time.Duration(i) * time.Duration(m.intervalMs) * time.Millisecond / time.Duration(s.members))
 		m.changed = func(owns bool, topic topicID, partition int32) { g.changed(m, owns, ownedKey{topic, partition}) }
 	}
-	g.due = now
 	return g
 }
 
@@ -176,7 +175,7 @@ func rollingRestart(b testing.TB, s rollingSize) []*rollingGroup {
 	awaitCoordinator(b, broker.addr, []string{"static", "dynamic"})
 	groups := []*rollingGroup{newRollingGroup(b, broker.addr, "static", s, true), newRollingGroup(b, broker.addr, "dynamic", s, false)}
 	for _, g := range groups {
-		g.due = time.Now() // making the other one took a while
+		g.due = time.Now().Add(s.pause) // the group is at rest then
 	}
 	for !groups[0].done() || !groups[1].done() {
 		first := groups[0]

@@ -6,6 +6,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -137,6 +139,26 @@ func (s *commitSource) explain(b []byte) error {
 		}
 	}
 	return errors.New("the answer to a commit is not for what was committed")
+}
+
+// OffsetsTopic is where coordinators keep what is committed.
+const OffsetsTopic = "__consumer_offsets"
+
+// ConfigureOffsets makes the topic of the coordinators, if it is not there, and sets configs of it. undo takes those back.
+func ConfigureOffsets(ctx context.Context, addr string, set map[string]string) (undo func() error, err error) {
+	c := cluster(addr)
+	defer c.Close()
+	if _, err := c.Coordinator(ctx, "any"); err != nil {
+		return nil, err
+	}
+	if err := c.AlterTopicConfigs(ctx, OffsetsTopic, set, nil, false); err != nil {
+		return nil, err
+	}
+	return func() error {
+		c := cluster(addr)
+		defer c.Close()
+		return c.AlterTopicConfigs(ctx, OffsetsTopic, nil, slices.Sorted(maps.Keys(set)), false)
+	}, nil
 }
 
 // Verify reads the offsets back, after a Run: each must be the last one that was acknowledged.

@@ -311,6 +311,13 @@ func TestCommits(t *testing.T) {
 			}
 		}
 	})
+	undo, err := ConfigureOffsets(t.Context(), addr, map[string]string{"write.caching": "true"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := undo(); err != nil {
+		t.Fatal(err)
+	}
 	l := &CommitLoad{Addr: addr, Topic: "no-topic", Group: "g", Groups: 1, Connections: 1, InFlight: 1, Partitions: 1}
 	if _, err := Run(t.Context(), RunOptions{Duration: generous}, l); err == nil {
 		t.Fatal("offsets of no topic were committed")

@@ -54,7 +54,7 @@ type rig struct {
 func main() {
 	var o options
 	var names, out, work string
-	flag.StringVar(&names, "workloads", "", "which, with commas between; default all: P64 P16 P1 E1 E16 PC PR F1M F64K FC tail mixed T1000 OC1 OC16 idle start")
+	flag.StringVar(&names, "workloads", "", "which, with commas between; default the standard set: P64 P16 P1 E1 E16 PC PR F1M F64K FC tail mixed T1000 idle start; others: OC1 OC16")
 	flag.IntVar(&o.rounds, "rounds", 3, "turns of each broker and workload")
 	flag.DurationVar(&o.turn, "turn", 2*time.Second, "how long a turn measures")
 	flag.DurationVar(&o.warmup, "warmup", 500*time.Millisecond, "how long a turn runs before it measures")
@@ -274,7 +274,7 @@ func (p *place) turn(ctx context.Context, round int) (sample, error) {
 	}
 	syscall.Sync()
 	o := &p.rig.o
-	t := turn{addr: peer.Addr, topic: p.topic, dataDir: peer.DataDir(), pid: peer.Pid(), warmup: o.warmup, length: o.turn, maxBytes: o.maxBytes}
+	t := turn{addr: peer.Addr, topic: p.topic, config: p.v.config, dataDir: peer.DataDir(), pid: peer.Pid(), warmup: o.warmup, length: o.turn, maxBytes: o.maxBytes}
 	before, err := p.rig.elsewhere()
 	if err != nil {
 		return sample{}, err

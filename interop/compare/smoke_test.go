@@ -51,6 +51,10 @@ func TestUnknownWorkload(t *testing.T) {
 	if _, _, err := selected([]string{"P64", "P65"}); err == nil {
 		t.Error("P65 was accepted")
 	}
+	standard, special, err := selected(nil)
+	if err != nil || len(standard) != 13 || !special["idle"] || !special["start"] {
+		t.Error(standard, special, err)
+	}
 	list, special, err := selected([]string{"idle"})
 	if err != nil || len(list) != 0 || !special["idle"] || special["start"] {
 		t.Error(list, special, err)

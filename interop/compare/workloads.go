@@ -16,6 +16,7 @@ import (
 // turn is one measurement at one broker.
 type turn struct {
 	addr, topic, dataDir string
+	config               map[string]string // of the topic
 	pid                  int
 	warmup, length       time.Duration
 	maxBytes             int64
@@ -27,6 +28,7 @@ type workload struct {
 	partitions int
 	fresh      bool  // a new topic for each turn: much is written
 	data       int64 // bytes that must be in the topic
+	extra      bool  // not in the standard set, which would take too long with it
 	atParity   bool  // also with the promises exchanged: Kafka with a sync, leat without
 	targets    targets
 	parity     targets // against Kafka with flush.messages=1
@@ -90,9 +92,9 @@ func workloads() []*workload {
 			partitions: 4, data: 1536 << 20, targets: targets{1.5, atMost(0.5), 0, -0.5}, run: mixed},
 		{name: "T1000", what: "1,000 active partitions, 20 MB/s in all, batches of 16 x 1 KiB, 16 connections, latency from the intended time", partitions: 1000,
 			targets: targets{perCPU: atMost(0.3), p99: -0.5}, run: produce(load.ProduceLoad{Connections: 16, InFlight: 5, Records: 16, Size: 1013, Rate: 20e6 / 1024})},
-		{name: "OC1", what: "16 consumers of one group commit the offsets of 10 partitions each, one commit at a time; a record is an offset", partitions: 160,
+		{name: "OC1", what: "16 consumers of one group commit the offsets of 10 partitions each, one commit at a time; a record is an offset", partitions: 160, extra: true, atParity: true,
 			targets: targets{perCPU: 3}, run: commits(1)},
-		{name: "OC16", what: "the same, each in a group of its own", partitions: 160, targets: targets{perCPU: 3}, run: commits(16)},
+		{name: "OC16", what: "the same, each in a group of its own", partitions: 160, extra: true, atParity: true, targets: targets{perCPU: 3}, run: commits(16)},
 	}
 }
 
@@ -105,11 +107,18 @@ func produce(l load.ProduceLoad) func(context.Context, *rig, turn, load.Layout, 
 	}
 }
 
-// commits makes a workload of 16 committers. What they committed is read back.
+// commits makes a workload of 16 committers. What they committed is read back. The config of the variant is that of the topic of the coordinators meanwhile.
 func commits(groups int) func(context.Context, *rig, turn, load.Layout, int64) (sample, error) {
-	return func(ctx context.Context, _ *rig, t turn, _ load.Layout, _ int64) (sample, error) {
+	return func(ctx context.Context, _ *rig, t turn, _ load.Layout, _ int64) (s sample, err error) {
+		if len(t.config) > 0 {
+			undo, no := load.ConfigureOffsets(ctx, t.addr, t.config)
+			if no != nil {
+				return s, no
+			}
+			defer func() { err = errors.Join(err, undo()) }()
+		}
 		l := &load.CommitLoad{Addr: t.addr, Topic: t.topic, Group: t.topic, Groups: groups, Connections: 16, InFlight: 1, Partitions: 10}
-		s, err := one(load.Run(ctx, t.options(), l))
+		s, err = one(load.Run(ctx, t.options(), l))
 		if err == nil {
 			err = l.Verify(ctx)
 		}
@@ -203,12 +212,12 @@ func (r *rig) halfOfP16() float64 {
 	return 50_000
 }
 
-// selected are the workloads with these names; no names are all.
+// selected are the workloads with these names; no names are the standard set.
 func selected(names []string) (all []*workload, special map[string]bool, err error) {
 	known := workloads()
 	special = map[string]bool{"idle": len(names) == 0, "start": len(names) == 0}
 	if len(names) == 0 {
-		return known, special, nil
+		return slices.DeleteFunc(known, func(w *workload) bool { return w.extra }), special, nil
 	}
 	for _, n := range names {
 		i := slices.IndexFunc(known, func(w *workload) bool { return w.name == n })
