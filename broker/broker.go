@@ -260,6 +260,7 @@ func (b *Broker) open(o *Options, cfg *config.Broker) (err error) {
 		return fmt.Errorf("this broker cannot be registered: %w", err)
 	}
 	b.engine.StartBackground()
+	b.groups.clock.begin()
 	b.ticker.Add(1)
 	go b.tick()
 	return nil

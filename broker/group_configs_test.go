@@ -147,12 +147,10 @@ func TestGroupSessionTimeout(t *testing.T) {
 	wantCode(t, int16(c.alter(groupResource, "g", kmsg.IncrementalAlterConfigOpSet, sessionKey, "60000")), protocol.None)
 	for range 3 {
 		c.beat(beat("g", "m", epoch))
-		steady.Add(55_000) // more than the broker's 45 s
-		n.b.groups.tick()
+		n.awake(&steady, 55_000) // more than the broker's 45 s
 	}
 	c.beat(beat("g", "m", epoch))
-	steady.Add(61_000)
-	n.b.groups.tick()
+	n.awake(&steady, 61_000)
 	eventually(t, "the member to expire", func() bool { return len(c.consumerDescribe("g")[0].Members) == 0 })
 }
 

@@ -25,22 +25,21 @@ const offsetsTopic = metadata.OffsetsTopic
 // led is run, at the epoch at which it is led.
 type groups struct {
 	b        *Broker
-	now      func() int64 // ms since the Unix epoch; see newGroups
+	clock    *awakeClock // ms since the Unix epoch; see newGroups
 	runtime  *coordinator.Runtime[*group.Shard]
 	config   atomic.Pointer[group.Config]
 	consumer consumerConfigs
 	maxBatch atomic.Int64 // max.message.bytes of the topic
 }
 
-// newGroups makes the coordinator. Its clock shows the time of day as it was at the start, and runs with the steady clock from there: a clock that
-// somebody sets must not end the sessions of all members, nor keep them for ever.
+// newGroups makes the coordinator. Its clock shows the time of day as it was at the start, and runs with the steady clock from there, while this process
+// runs: neither a clock that somebody sets nor a pause of the broker may end the sessions of all members, or keep them for ever.
 func newGroups(b *Broker) *groups {
-	ahead := b.now() - b.steady()
-	g := &groups{b: b, now: func() int64 { return b.steady() + ahead }}
+	g := &groups{b: b, clock: newAwakeClock(b.steady, b.now())}
 	g.configure()
 	g.maxBatch.Store(int64(b.settings().TopicDefaults.MaxMessageBytes))
 	g.runtime = coordinator.New(coordinator.Options[*group.Shard]{
-		Topic: offsetsTopic, Now: g.now, Logger: b.log, Notes: b.lines, Soon: b.tickSoon,
+		Topic: offsetsTopic, Now: g.clock.ms, Logger: b.log, Notes: b.lines, Soon: b.tickSoon,
 		MaxBatchBytes: func(int32) int { return int(g.maxBatch.Load()) },
 		New: func(int32) *group.Shard {
 			return group.New(group.Options{Config: g.config.Load, Topics: func() group.ConsumerTopics { return topicsOf{b.meta.Image()} }, NewID: newUUID,
@@ -63,7 +62,8 @@ func (g *groups) configure() {
 
 // tick does what is due, and returns after how long to call it again, at the latest.
 func (g *groups) tick() time.Duration {
-	now := g.now()
+	g.clock.tick()
+	now := g.clock.ms()
 	wait := g.runtime.Tick(now) - now // may be as far as the end of time
 	return time.Duration(min(wait, tickIntervalIdle.Milliseconds())) * time.Millisecond
 }

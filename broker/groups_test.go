@@ -198,18 +198,59 @@ func TestGroupsWhenTheClockJumps(t *testing.T) {
 	member, generation := c.joinAlone("g")
 	for _, jump := range []int64{day, -2 * day} {
 		wall.Add(jump)
-		steady.Add(20_000) // of a session of 30 s
+		n.awake(&steady, 20_000) // of a session of 30 s
 		if got := n.b.groups.tick(); got <= 0 || got > tickIntervalIdle {
 			t.Errorf("the next tick is after %v", got)
 		}
 		wantCode(t, do[*kmsg.HeartbeatResponse](c, heartbeatRequest("g", member, generation)).ErrorCode, protocol.None)
 	}
-	steady.Add(31_000)
-	n.b.groups.tick()
+	n.awake(&steady, 31_000)
 	eventually(t, "the member to expire", func() bool {
 		return len(do[*kmsg.DescribeGroupsResponse](c, &kmsg.DescribeGroupsRequest{Version: 6, Groups: []string{"g"}}).Groups[0].Members) == 0
 	})
 	wantCode(t, do[*kmsg.HeartbeatResponse](c, heartbeatRequest("g", member, generation)).ErrorCode, protocol.UnknownMemberID)
+}
+
+// awake lets time pass in which the broker runs.
+func (n *node) awake(steady *atomic.Int64, ms int64) {
+	for ms > 0 {
+		step := min(ms, stopMs)
+		steady.Add(step)
+		n.b.groups.tick()
+		ms -= step
+	}
+}
+
+// A broker that was stopped for longer than a session hears its members before it gives them up.
+func TestGroupsWhenTheBrokerIsStopped(t *testing.T) {
+	var wall, steady atomic.Int64
+	wall.Store(nowMs())
+	n, err := tryStartWith(t, Options{FS: vfs.NewMem(1), Now: wall.Load, Steady: steady.Load}, quickGroups...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := n.dial()
+	c.create("t", 1)
+	c.findGroup("g")
+	member, generation := c.joinAlone("g")
+	epoch := c.beat(beat("h", "m", 0)).MemberEpoch
+	n.awake(&steady, 10_000) // of sessions of 30 s and 45 s
+	members := func() int {
+		return len(do[*kmsg.DescribeGroupsResponse](c, &kmsg.DescribeGroupsRequest{Version: 6, Groups: []string{"g"}}).Groups[0].Members) + len(c.consumerDescribe("h")[0].Members)
+	}
+	for range 3 {
+		steady.Add(600_000)
+		n.b.groups.tick()
+		for range 2 { // deadlines that are over come behind what was asked
+			if got := members(); got != 2 {
+				t.Fatalf("%d members are left", got)
+			}
+		}
+		wantCode(t, do[*kmsg.HeartbeatResponse](c, heartbeatRequest("g", member, generation)).ErrorCode, protocol.None)
+		wantCode(t, c.beat(beat("h", "m", epoch)).ErrorCode, protocol.None)
+	}
+	n.awake(&steady, 46_000)
+	eventually(t, "the members to expire", func() bool { return members() == 0 })
 }
 
 // topicID is the id of a topic.

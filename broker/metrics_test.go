@@ -47,7 +47,7 @@ func startMetered(t *testing.T, settings ...string) metered {
 // pass lets time pass, for groups too.
 func (m metered) pass(d time.Duration) {
 	m.wall.Add(d.Milliseconds())
-	m.steady.Add(d.Milliseconds())
+	m.awake(m.steady, d.Milliseconds())
 }
 
 // scrape reads a new page.
