@@ -139,7 +139,7 @@ func TestTombstonesOfNothing(t *testing.T) {
 
 // Whatever is in the log, the replay neither panics nor takes memory without bound.
 func FuzzReplay(f *testing.F) {
-	for _, r := range kafkaLog(f) {
+	for _, r := range append(kafkaLog(f), logOf(f, "migration_kafka_4.4.0.log")...) {
 		f.Add(r.Key, r.Value)
 	}
 	f.Add([]byte{0, 2, 0, 1, 'g'}, []byte{0, 3, 0, 0, 0, 0, 0, 1, 255, 255, 255, 255, 0, 0, 0, 0, 0, 0, 0, 0, 127, 255, 255, 255})
@@ -150,6 +150,11 @@ func FuzzReplay(f *testing.F) {
 		}
 		s.s.Loaded(s.now, &s.out)
 		s.deliver()
+		for id := range s.s.groups { // it may become a consumer group
+			p := player{sim: s}
+			s.s.ConsumerHeartbeat(s.now, p.beatOf(id, args{"member": "m", "topics": "t"}), Client{}, s.ticket("m"), &s.out)
+			s.deliver()
+		}
 		s.advance(3_600_000)
 	})
 }
@@ -158,7 +163,16 @@ func FuzzReplay(f *testing.F) {
 func FuzzSubscription(f *testing.F) {
 	f.Add(subscriptionOf("a", "b"))
 	f.Add([]byte{0, 1, 127, 255, 255, 255})
-	f.Fuzz(func(t *testing.T, b []byte) { subscribedTopics(b, func(string) {}) })
+	f.Add(metadataOf("sub/a/b@a:0.1@b:7"))
+	f.Add(assignmentOf("asg/a:0.1@b:2"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		names := map[string]bool{}
+		ok := subscribedTopics(b, func(name string) { names[name] = true })
+		if said, all := readSubscription(b); all && (!ok || len(said.topics) != len(names)) {
+			t.Errorf("%v, %v of %q", said, names, b)
+		}
+		readAssignment(b)
+	})
 }
 
 // A million offsets, as many as a large cluster has, in a second.

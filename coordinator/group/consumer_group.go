@@ -369,7 +369,8 @@ func (g *consumerGroup) unborn(nowMs int64, why string, out *machine.Out) {
 	if g.membership != membership(g) || g.before.membership == nil { // the log has it: it stays as it is
 		return
 	}
-	g.membership, g.stored = g.before.membership, g.before.stored
+	// What was refused may be in the log: then the next write about the group, or the expiry of one that is not used, takes it away.
+	g.membership, g.stored = g.before.membership, g.before.stored || len(g.doubt) > 0
 	if old, ok := g.membership.(*classic); ok {
 		old.resume(nowMs, why, out)
 	}

@@ -141,14 +141,21 @@ func (m *consumerModel) classicJoin(c *consumerClient) {
 }
 
 // stranger says whether a client with partitions was taken out of its consumer group. It is taken in under its id, as Kafka does it (there is no other way
-// to tell it from one that was just given its id), and hears from its SyncGroup what it has; until then it uses what it had.
+// to tell it from one that was just given its id), and hears from its SyncGroup what it has; until then it uses what it had. So does a static member of a
+// classic group that missed a generation.
 func (m *consumerModel) stranger(c *consumerClient) bool {
 	g := m.s.groups[c.group]
 	if g == nil || len(c.has) == 0 {
 		return false
 	}
-	cg, ok := g.membership.(*consumerGroup)
-	return c.classic.lost || ok && cg.members[c.id] == nil
+	switch s := g.membership.(type) {
+	case *consumerGroup:
+		return c.classic.lost || s.members[c.id] == nil
+	case *classic:
+		e := s.members.get(c.id)
+		return c.classic.lost || e == nil || !s.isOf(e, c.epoch)
+	}
+	return false
 }
 
 // lead assigns as a cooperative assignor does: what somebody has stays, or becomes nobody's for now; what nobody has goes to who has least.
@@ -398,7 +405,7 @@ func (m *consumerModel) note(id, kind string, members int) {
 func (m *consumerModel) checkClassicUse(id string, g *classic) {
 	users := map[ownedPartition]*consumerClient{}
 	for _, c := range m.clients {
-		if c.group != id || !c.in || !c.classic.on || g.members.get(c.id) == nil || c.epoch != g.generation {
+		if c.group != id || !c.in || !c.classic.on || g.members.get(c.id) == nil || c.epoch != g.generation || c.classic.lost {
 			continue
 		}
 		for p := range c.has {

@@ -122,7 +122,7 @@ type group struct {
 	membership membership
 	offsets    map[string]*topicOffsets // by topic
 	writing    int                      // writes about its offsets that are under way
-	stored     bool                     // the log has, or will have, a record of the membership
+	stored     bool                     // the log has, will have, or may have, a record of the membership
 	announced  bool                     // its offsets expire within a day, and that was said
 	doubt      map[changeKey]bool       // keys of records of the membership that the log refused, or may not have; nil for none
 	history    history

@@ -200,7 +200,7 @@ func (g *consumerGroup) adoptAll(all []adopted, epoch int32) {
 	has := make([]owned, len(all))
 	for i, a := range all {
 		for _, p := range a.has.all() {
-			has[i].add(p.topic, p.partition, epoch)
+			has[i].add(p.topic, p.partition, a.epochOr(epoch))
 		}
 		target := has[i].Assignment
 		if target == nil {
@@ -210,8 +210,17 @@ func (g *consumerGroup) adoptAll(all []adopted, epoch int32) {
 	}
 	c.do(change{changeKey: changeKey{targetEpochChange, ""}, epoch: &targetEpoch{epoch: epoch}})
 	for i, a := range all {
-		c.do(change{changeKey: changeKey{currentChange, a.id}, cur: &current{epoch: epoch, previous: epoch, state: memberStable, assigned: has[i]}})
+		at := a.epochOr(epoch)
+		c.do(change{changeKey: changeKey{currentChange, a.id}, cur: &current{epoch: at, previous: at, state: memberStable, assigned: has[i]}})
 	}
+}
+
+// epochOr is the epoch that the member says it has: the generation of the group, or what it had in the consumer group that the group was before.
+func (a *adopted) epochOr(generation int32) int32 {
+	if a.epoch != 0 {
+		return a.epoch
+	}
+	return generation
 }
 
 // suspend ends what goes on in a classic group that becomes a consumer group. Its members will hear that they must join again.
