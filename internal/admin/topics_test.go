@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -169,15 +170,15 @@ func TestDescribeTopics(t *testing.T) {
 
 // Whether a change was made is not known when the connection ends before the answer: it is not asked for twice.
 func TestLostChange(t *testing.T) {
-	asked := 0
+	var asked atomic.Int32
 	b := newBroker(t, topicAPIs[0], func(req kmsg.Request) kmsg.Response {
 		if _, ok := req.(*kmsg.DeleteTopicsRequest); ok {
-			asked++
+			asked.Add(1)
 		}
 		return nil
 	})
 	err := client(t, b.addr()).DeleteTopic(t.Context(), "t")
-	if err == nil || !strings.Contains(err.Error(), "not known") || asked != 1 {
-		t.Errorf("asked %d times: %v", asked, err)
+	if err == nil || !strings.Contains(err.Error(), "not known") || asked.Load() != 1 {
+		t.Errorf("asked %d times: %v", asked.Load(), err)
 	}
 }
