@@ -93,7 +93,7 @@ func (s *Shard) joinConsumer(nowMs int64, g *consumerGroup, j *joiner, out *mach
 	s.dropIfBare(g.group)
 }
 
-// joinable finds the group of a JoinGroup, or makes it.
+// joinable finds the classic group of a JoinGroup, or makes it.
 func (s *Shard) joinable(req *kmsg.JoinGroupRequest) (*classic, protocol.Code) {
 	g := s.groups[req.Group]
 	if g == nil {
@@ -102,11 +102,7 @@ func (s *Shard) joinable(req *kmsg.JoinGroupRequest) (*classic, protocol.Code) {
 		}
 		g = s.group(req.Group)
 	}
-	c, ok := g.membership.(*classic)
-	if !ok {
-		return nil, protocol.InconsistentGroupProtocol
-	}
-	return c, protocol.None
+	return g.membership.(*classic), protocol.None
 }
 
 // accept decides whether there is room, and what kind of joining it is.
