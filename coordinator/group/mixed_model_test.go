@@ -401,11 +401,12 @@ func (m *consumerModel) note(id, kind string, members int) {
 	m.kinds[id] = kind
 }
 
-// checkClassicUse: of the clients that are members of a generation, no two use the same partition.
+// checkClassicUse: of the clients that are members of a generation, no two use the same partition. Static members are not looked at: one that misses a
+// generation stays a member, and what it uses is another's; so it is with the classic protocol.
 func (m *consumerModel) checkClassicUse(id string, g *classic) {
 	users := map[ownedPartition]*consumerClient{}
 	for _, c := range m.clients {
-		if c.group != id || !c.in || !c.classic.on || g.members.get(c.id) == nil || c.epoch != g.generation || c.classic.lost {
+		if c.group != id || c.instance != nil || !c.in || !c.classic.on || g.members.get(c.id) == nil || c.epoch != g.generation || c.classic.lost {
 			continue
 		}
 		for p := range c.has {
