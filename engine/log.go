@@ -61,6 +61,9 @@ type Log struct {
 	hw       atomic.Int64
 	flushed  atomic.Int64 // written under flush
 	tail     tailCache
+	// cuts counts the beginnings and the ends of truncations: odd, one is under way. A look-up beside one may have met the end of a file that was
+	// shorter than it knew, or found bytes that are gone, and is done again.
+	cuts atomic.Uint64
 
 	flush struct {
 		sync.Mutex

@@ -69,19 +69,30 @@ func (l *Log) Read(offset int64, maxBytes int, upTo int64, minOne bool) (Range, 
 		return Range{}, l.readable()
 	}
 	for {
+		cuts := l.awaitCut()
 		segs := l.segs.Load()
 		if segs == nil {
 			return Range{}, l.readable()
 		}
 		r, ok, err := l.readFrom(segs, offset, max(maxBytes, 0), upTo, minOne)
-		if ok {
-			return r, err
+		switch {
+		case l.cuts.Load() != cuts:
+			r.Release()
+			if offset > l.logEnd.Load() {
+				return Range{}, ErrOffsetOutOfRange
+			}
+			continue
+		case err != nil:
+			return Range{}, l.readError(err)
+		case r.N > 0:
+			return r, nil
+		case offset < l.logStart.Load(): // the segment left the log after the check above
+			return Range{}, ErrOffsetOutOfRange
+		case ok:
+			return r, nil
 		}
 		if err := l.readable(); err != nil {
 			return Range{}, err
-		}
-		if offset < l.logStart.Load() { // the segment left the log after the check above
-			return Range{}, ErrOffsetOutOfRange
 		}
 	}
 }
@@ -115,7 +126,7 @@ func (l *Log) readFrom(segs *segmentList, offset int64, maxBytes int, upTo int64
 		}
 		if err != nil {
 			h.Release()
-			return Range{}, true, l.readError(err)
+			return Range{}, true, err
 		}
 		if r.N == 0 {
 			h.Release()
@@ -124,7 +135,7 @@ func (l *Log) readFrom(segs *segmentList, offset int64, maxBytes int, upTo int64
 		return r, true, nil
 	}
 	if err := l.Err(); err != nil { // a damaged log may end before its end
-		return Range{}, true, l.readError(err)
+		return Range{}, true, err
 	}
 	return Range{}, true, nil
 }

@@ -2,6 +2,8 @@ package engine
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 	"sync"
 	"testing"
 
@@ -157,6 +159,60 @@ func TestConcurrentReaders(t *testing.T) {
 		t.Error("retention never ran")
 	}
 	f.settle()
+}
+
+// A look-up that a truncation overtakes finds a file that ends before it should. That is no damage, and nothing behind the bound is read: it is done again.
+func TestReadBesideTruncation(t *testing.T) {
+	for _, look := range []struct {
+		name string
+		fn   func(l *Log, hw int64) error
+	}{
+		{"read", func(l *Log, hw int64) error {
+			r, err := l.Read(hw-1, 1<<20, hw, true)
+			defer r.Release()
+			if err == nil {
+				_, err = r.ReadAt(make([]byte, r.N), 0)
+			}
+			if err == nil && r.Pos+int64(r.N) > l.Size() {
+				err = fmt.Errorf("%d bytes from %d on, of %d", r.N, r.Pos, l.Size())
+			}
+			return err
+		}},
+		{"timestamp", func(l *Log, hw int64) error {
+			_, _, _, _, err := l.OffsetForTimestamp(testStartMs+30, hw)
+			return err
+		}},
+	} {
+		fault := vfs.NewFault(vfs.NewMem(1))
+		f := newFixture(t, fault)
+		f.open()
+		l := f.logWith("t", small(t, func(c *config.Topic) { c.SegmentBytes, c.IndexIntervalBytes = 1<<20, 1<<20 }))
+		p := watchOnly(l, nil)
+		for i := range int64(200) { // more than the short cuts to the tail know
+			f.mustAppend(l, batchOf(testStartMs+i, 1, 100))
+		}
+		f.awaitFlushed(p, l)
+		const hw = 50
+		l.SetHighWatermark(hw)
+		l.tail.clear()
+		cut := make(chan error, 1)
+		inj := fault.Inject(vfs.Injection{Match: func(op vfs.Op) bool { return op.Kind == vfs.OpRead && strings.HasSuffix(op.Name, logSuffix) }, Nth: 1,
+			Before: func(vfs.Op) { cut <- l.Truncate(hw) }})
+		if err := look.fn(l, hw); err != nil {
+			t.Errorf("%s: %v", look.name, err)
+		}
+		if inj.Hits() == 1 {
+			if err := <-cut; err != nil {
+				t.Errorf("%s: %v", look.name, err)
+			}
+		} else {
+			t.Errorf("%s: nothing was read: the truncation came at no time", look.name)
+		}
+		if l.EndOffset() != hw || l.Damages() > 0 {
+			t.Errorf("%s: end %d, damages %v", look.name, l.EndOffset(), l.Damages())
+		}
+		f.close()
+	}
 }
 
 func TestTruncate(t *testing.T) {

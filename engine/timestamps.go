@@ -78,13 +78,26 @@ func (l *Log) timestampAnswer(offset, ts int64, found bool, err error) (int64, i
 }
 
 // eachSegment calls fn for the segments below upTo, oldest first, each under a reference, until fn is done. A segment that retention takes away
-// meanwhile is skipped.
+// meanwhile is skipped. After an error beside a truncation it begins again.
 func (l *Log) eachSegment(upTo int64, fn func(*handle) (done bool, err error)) error {
-	segs := l.segs.Load()
-	if segs == nil {
-		return l.readable()
+	for {
+		cuts := l.awaitCut()
+		segs := l.segs.Load()
+		if segs == nil {
+			return l.readable()
+		}
+		err := segs.each(upTo, fn)
+		if err == nil {
+			return nil
+		}
+		if l.cuts.Load() == cuts {
+			return l.readError(err)
+		}
 	}
-	for _, h := range segs.list {
+}
+
+func (s *segmentList) each(upTo int64, fn func(*handle) (done bool, err error)) error {
+	for _, h := range s.list {
 		if h.Base() >= upTo {
 			return nil
 		}
@@ -93,11 +106,8 @@ func (l *Log) eachSegment(upTo int64, fn func(*handle) (done bool, err error)) e
 		}
 		done, err := fn(h)
 		h.Release()
-		if err != nil {
-			return l.readError(err)
-		}
-		if done {
-			return nil
+		if err != nil || done {
+			return err
 		}
 	}
 	return nil

@@ -33,6 +33,8 @@ func (l *Log) Truncate(to int64) error {
 	if err := l.lowerPromise(to); err != nil {
 		return err
 	}
+	l.cuts.Add(1)
+	defer l.cuts.Add(1)
 	l.logEnd.Store(to) // readers stop before the bytes go
 	l.tail.clear()
 	if err := l.cutSegments(to); err != nil {
@@ -43,6 +45,16 @@ func (l *Log) Truncate(to int64) error {
 	}
 	l.requestFlush(to, l.flushGeneration())
 	return nil
+}
+
+// awaitCut returns the count of cuts when none is under way.
+func (l *Log) awaitCut() uint64 {
+	if cuts := l.cuts.Load(); cuts&1 == 0 {
+		return cuts
+	}
+	l.mu.Lock() // until it has ended
+	defer l.mu.Unlock()
+	return l.cuts.Load()
 }
 
 // batchBoundary returns the base offset of the batch that contains offset, or offset when none does.
