@@ -6,8 +6,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// groupAPIs are the rows of the tables behind stateScripts. What a consumer group answers to JoinGroup, and a classic
-// one to the first heartbeat of a consumer, is the matter of migration.
+// groupAPIs are the rows of the tables behind stateScripts. What a JoinGroup makes of a consumer group without members is
+// the matter of migration.
 var groupAPIs = []api{
 	{"FindCoordinator", 0, 6, false, []ask{
 		{"its coordinator", 0, false, func(sc scene) kmsg.Request { return findOf(0, sc.g) }},
@@ -25,7 +25,7 @@ var groupAPIs = []api{
 		{"nobody with another type", 0, true, func(sc scene) kmsg.Request { return joinOf(sc.g, "nobody", ofType("connect")) }},
 		{"session too short", 0, true, func(sc scene) kmsg.Request { return joinOf(sc.g, sc.member, session999) }},
 		{"session too long", 0, true, func(sc scene) kmsg.Request { return joinOf(sc.g, sc.member, sessionHour) }},
-	}, "consumer consumer-static consumer-away consumer-empty"},
+	}, "consumer-empty"},
 	{"SyncGroup", 0, 5, false, []ask{
 		{"nobody", 0, false, func(sc scene) kmsg.Request { return syncOf(sc.g, "nobody", sc.gen) }},
 		{"no member", 0, false, func(sc scene) kmsg.Request { return syncOf(sc.g, "", sc.gen) }},
@@ -171,6 +171,12 @@ var groupAPIs = []api{
 		{"another instance leaves", 0, false, func(sc scene) kmsg.Request { return beatOf(sc.g, sc.member, -1, instance("other")) }},
 		{"unknown assignor", 0, false, func(sc scene) kmsg.Request { return beatOf(sc.g, sc.member, max(sc.gen, 1), assignor("none")) }},
 		{"leaves", 0, true, func(sc scene) kmsg.Request { return beatOf(sc.g, sc.member, -1) }},
+		{"joins", 0, true, func(sc scene) kmsg.Request { return beatOf(sc.g, "new", 0, names("t")) }},
+		{"joins as the instance", 0, true, func(sc scene) kmsg.Request { return beatOf(sc.g, "new", 0, names("t"), instance(sc.instance)) }},
+		{"the member joins again", 0, true, func(sc scene) kmsg.Request { return beatOf(sc.g, sc.member, 0, names("t")) }},
+		{"joins without a subscription", 0, false, func(sc scene) kmsg.Request { return beatOf(sc.g, "new", 0) }},
+		{"joins with an unknown assignor", 0, false, func(sc scene) kmsg.Request { return beatOf(sc.g, "new", 0, names("t"), assignor("none")) }},
+		{"joins with a bad expression", 1, false, func(sc scene) kmsg.Request { return beatOf(sc.g, "new", 0, matching("(")) }},
 		{"the instance leaves to come back", 0, true, func(sc scene) kmsg.Request { return beatOf(sc.g, sc.member, -2, instance(sc.instance)) }},
 	}, ""},
 }
