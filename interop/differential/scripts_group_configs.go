@@ -38,6 +38,14 @@ func (s *S) resources(label string, kinds ...int8) {
 	s.note(label, strings.Join(own, " "))
 }
 
+// awaitListed waits until a resource is listed, or no more: Kafka's list follows its descriptions a moment later.
+func (s *S) awaitListed(kind int8, name string, listed bool) {
+	s.until(fmt.Sprintf("%s is listed: %v", name, listed), func() bool {
+		resp := s.quiet(1, listResourcesOf(kind)).(*kmsg.ListConfigResourcesResponse)
+		return slices.ContainsFunc(resp.ConfigResources, func(r kmsg.ListConfigResourcesResponseConfigResource) bool { return r.Name == name }) == listed
+	})
+}
+
 func listResourcesOf(kinds ...int8) *kmsg.ListConfigResourcesRequest {
 	req := kmsg.NewPtrListConfigResourcesRequest()
 	req.ResourceTypes = kinds
@@ -136,6 +144,8 @@ var groupConfigScripts = []Script{
 			alterOf(groupResource, h, set(sessionKey, "1")).Resources[0], alterOf(topicResource, t.name, set("retention.ms", "77777")).Resources[0])
 		s.do("good, unknown topic, bad, good", 1, req)
 		s.groupSees(g, sessionKey, "50000")
+		s.awaitListed(32, g, true)
+		s.awaitListed(2, t.name, true)
 		s.resources("listed", 32, 2)
 	}},
 	{"AlterConfigs/group-replaces", func(s *S) {
@@ -162,14 +172,18 @@ var groupConfigScripts = []Script{
 		g, t := s.name("g"), s.create("t", 1)
 		s.do("set", 1, alterOf(groupResource, g, set(sessionKey, "50000")))
 		s.groupSees(g, sessionKey, "50000")
+		s.awaitListed(32, g, true)
+		s.awaitListed(2, t.name, true)
 		s.resources("everything")
 		s.resources("groups", 32)
 		s.resources("groups twice, topics", 32, 32, 2)
 		s.resources("topics", 2)
 		s.do("delete", 1, alterOf(groupResource, g, op{sessionKey, 1, nil}))
 		s.groupSees(g, sessionKey, "45000")
+		s.awaitListed(32, g, false)
 		s.resources("after the deletion")
 		s.drop(t)
+		s.awaitListed(2, t.name, false)
 		s.resources("without the topic")
 	}},
 	{"ListConfigResources/types", func(s *S) {
