@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -21,7 +22,10 @@ func TestFailedRollLeavesNoSegment(t *testing.T) {
 					f.open()
 					l := f.logWith("t", smallSegments(t))
 					f.fillFlushedSized(l, 100)
-					fault.Inject(vfs.Injection{Match: vfs.OfKind(vfs.OpCreate, vfs.OpWrite), Nth: nth, Err: syscall.ENOSPC})
+					next := strings.TrimSuffix(logFileName(l.EndOffset()), logSuffix) // of the new segment; its snapshot is written in the background
+					fault.Inject(vfs.Injection{Match: func(op vfs.Op) bool {
+						return (op.Kind == vfs.OpCreate || op.Kind == vfs.OpWrite) && strings.Contains(op.Name, next) && !strings.Contains(op.Name, snapshotSuffix)
+					}, Nth: nth, Err: syscall.ENOSPC})
 					if a := appendBatch(l, batchOf(testStartMs, 1, 300)); a.Err == nil {
 						t.Fatal("the roll succeeded")
 					}
