@@ -155,8 +155,8 @@ const answerHead = 8 // size and correlation id
 
 // read takes what the socket has, once, and returns how many answers that completed.
 func (s *stream) read(buf []byte, sum *sample) (done int, err error) {
-	if s.inRest && !s.whole { // nobody looks at these: the kernel drops them
-		n, err := receive(s.fd, buf[:min(s.rest, len(buf))], unix.MSG_TRUNC)
+	if s.inRest && !s.whole { // nobody looks at these; they are copied all the same, as consumers do (see bench/load, discard)
+		n, err := receive(s.fd, buf[:min(s.rest, len(buf))], 0)
 		if err != nil || n == 0 {
 			return 0, err
 		}
