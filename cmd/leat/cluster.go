@@ -66,7 +66,7 @@ func newClusterDescribe() *cobra.Command {
 				}
 				d := describeCluster(cluster)
 				for i, b := range cluster.Brokers {
-					dirs, err := c.LogDirs(ctx, b)
+					dirs, err := c.LogDirs(ctx, b, nil)
 					if err != nil {
 						d.Brokers[i].Error = f.advise(c, err).Error()
 					}

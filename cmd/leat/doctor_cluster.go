@@ -35,7 +35,7 @@ func (f *diagnoses) broker(ctx context.Context, flags *clusterFlags, c *admin.Cl
 	if host, _, err := net.SplitHostPort(b.Addr); err == nil && isLoopback(host) && !bootstrapIsLoopback(flags.servers) {
 		f.warn(check, "set advertised.listeners of that broker to an address that clients can reach", "it tells clients to come to %s: on their own machine", b.Addr)
 	}
-	dirs, err := c.LogDirs(ctx, b)
+	dirs, err := c.LogDirs(ctx, b, nil)
 	if err != nil {
 		f.bad(check, "make advertised.listeners of that broker an address that works from where clients are", "clients are told this address, and here it does not work: %v", err)
 		return
@@ -48,7 +48,7 @@ func (f *diagnoses) broker(ctx context.Context, flags *clusterFlags, c *admin.Cl
 		case dir.Err != nil:
 			f.bad(where, "look into the broker's log for the disk's error; replace the disk, or take the directory out of log.dirs", "%v", dir.Err)
 		case dir.Total > 0 && dir.Usable < dir.Total/doctorFreeShare:
-			f.bad(where, "make room, or set retention.bytes or retention.ms of the topics", "%s of %s are free", bytesOf(&dir.Usable), bytesOf(&dir.Total))
+			f.spaceOf(where, dir.Usable, dir.Total)
 		default:
 			size := int64(0)
 			for _, n := range dir.Sizes {

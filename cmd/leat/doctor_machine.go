@@ -71,14 +71,20 @@ func (f *diagnoses) dir(dir string) {
 func (f *diagnoses) space(dir, at string) {
 	check := "space for " + dir
 	u, err := vfs.OS.Usage(at)
-	switch {
-	case err != nil:
+	if err != nil {
 		f.warn(check, "look at the file system with df", "cannot be told: %v", err)
-	case u.Free < u.Total/doctorFreeShare:
-		f.bad(check, "make room, or set retention.bytes or retention.ms of the topics; a full disk refuses appends, it loses nothing", "%s of %s are free", bytesOf(&u.Free), bytesOf(&u.Total))
-	default:
-		f.ok(check, "%s of %s are free", bytesOf(&u.Free), bytesOf(&u.Total))
+		return
 	}
+	f.spaceOf(check, u.Free, u.Total)
+}
+
+// spaceOf judges how much of a disk is free.
+func (f *diagnoses) spaceOf(check string, free, total int64) {
+	if free < total/doctorFreeShare {
+		f.bad(check, "make room, or set retention.bytes or retention.ms of the topics; a full disk refuses appends, it loses nothing", "%s of %s are free", bytesOf(&free), bytesOf(&total))
+		return
+	}
+	f.ok(check, "%s of %s are free", bytesOf(&free), bytesOf(&total))
 }
 
 // syncs writes and syncs a small file a few times: an acknowledgement waits for such a sync.

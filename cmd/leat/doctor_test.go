@@ -112,3 +112,13 @@ func TestDoctorAdvertised(t *testing.T) {
 		t.Errorf("%+v", found)
 	}
 }
+
+// A disk of which less than a twentieth is free is bad: what a broker has left then does not last.
+func TestDoctorJudgesSpace(t *testing.T) {
+	for free, want := range map[int64]string{0: doctorBad, 49: doctorBad, 50: doctorOK, 1000: doctorOK} {
+		var found diagnoses
+		if found.spaceOf("disk", free, 1000); len(found) != 1 || found[0].Status != want {
+			t.Errorf("%d of 1000 free: %+v", free, found)
+		}
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -70,29 +71,18 @@ func newTopicDescribe() *cobra.Command {
 
 // describeTopics describes topics; none are all.
 func describeTopics(ctx context.Context, c *admin.Client, names []string, allConfigs bool) (rows []*describedTopic, err error) {
-	cluster, err := c.Cluster(ctx)
-	if err != nil {
+	var topics []admin.TopicInfo
+	if len(names) == 0 {
+		topics, err = c.AllTopics(ctx)
+	} else {
+		topics, err = namedTopics(ctx, c, names)
+	}
+	if len(topics) == 0 {
 		return nil, err
 	}
-	topics := cluster.Topics
-	if len(names) > 0 {
-		var failed map[string]error
-		if topics, failed, err = c.DescribeTopics(ctx, names); err != nil {
-			return nil, err
-		}
-		for _, name := range names {
-			why := failed[name]
-			if errors.Is(why, admin.ErrNoTopic) {
-				why = noTopic(c.Addr(), name)
-			}
-			err = errors.Join(err, why)
-			delete(failed, name) // named twice, told once
-		}
-	}
 	v := &topicViewer{c: c, sizes: map[int32]map[admin.Partition]int64{}}
-	v.offsets(ctx, topics)
-	for _, b := range cluster.Brokers {
-		v.dirs(ctx, b)
+	if failed := v.look(ctx, topics); failed != nil {
+		return nil, failed
 	}
 	for i := range topics {
 		d, failed := v.describe(ctx, &topics[i], allConfigs)
@@ -113,7 +103,25 @@ type topicViewer struct {
 	sizes      map[int32]map[admin.Partition]int64 // by broker
 }
 
-func (v *topicViewer) offsets(ctx context.Context, topics []admin.TopicInfo) {
+// namedTopics are the topics of these names; those that there are not, or cannot be told, are the error.
+func namedTopics(ctx context.Context, c *admin.Client, names []string) ([]admin.TopicInfo, error) {
+	topics, failed, err := c.DescribeTopics(ctx, names)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		why := failed[name]
+		if errors.Is(why, admin.ErrNoTopic) {
+			why = noTopic(c.Addr(), name)
+		}
+		err = errors.Join(err, why)
+		delete(failed, name) // named twice, told once
+	}
+	return topics, err
+}
+
+// look asks for the offsets of all partitions, and every broker for the sizes of its logs; those of a broker that does not tell are left out.
+func (v *topicViewer) look(ctx context.Context, topics []admin.TopicInfo) error {
 	var all []admin.Partition
 	for i := range topics {
 		for j := range topics[i].Partitions {
@@ -123,21 +131,18 @@ func (v *topicViewer) offsets(ctx context.Context, topics []admin.TopicInfo) {
 	if v.start, v.failed = v.c.Offsets(ctx, all, admin.Earliest); v.failed == nil {
 		v.end, v.failed = v.c.Offsets(ctx, all, admin.Latest)
 	}
-}
-
-// dirs notes the sizes of logs on a broker; they are left out when it does not tell.
-func (v *topicViewer) dirs(ctx context.Context, b admin.Broker) {
-	dirs, err := v.c.LogDirs(ctx, b)
-	if err != nil {
-		return
-	}
-	sizes := map[admin.Partition]int64{}
-	for i := range dirs {
-		for p, n := range dirs[i].Sizes {
-			sizes[p] = n
+	brokers, err := v.c.Brokers(ctx)
+	for _, b := range brokers {
+		dirs, err := v.c.LogDirs(ctx, b, all)
+		if err != nil {
+			continue
+		}
+		v.sizes[b.ID] = map[admin.Partition]int64{}
+		for i := range dirs {
+			maps.Copy(v.sizes[b.ID], dirs[i].Sizes)
 		}
 	}
-	v.sizes[b.ID] = sizes
+	return err
 }
 
 func (v *topicViewer) describe(ctx context.Context, t *admin.TopicInfo, allConfigs bool) (*describedTopic, error) {

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
 
@@ -60,7 +61,7 @@ func (c *Client) AlterTopicConfigs(ctx context.Context, name string, set map[str
 	req.ValidateOnly = validateOnly
 	r := kmsg.NewIncrementalAlterConfigsRequestResource()
 	r.ResourceType, r.ResourceName = kmsg.ConfigResourceTypeTopic, name
-	for _, key := range sorted(set) {
+	for _, key := range slices.Sorted(maps.Keys(set)) {
 		v := kmsg.NewIncrementalAlterConfigsRequestResourceConfig()
 		value := set[key]
 		v.Name, v.Value, v.Op = key, &value, kmsg.IncrementalAlterConfigOpSet
@@ -90,9 +91,18 @@ type LogDir struct {
 	Sizes         map[Partition]int64
 }
 
-// LogDirs are the directories of a broker.
-func (c *Client) LogDirs(ctx context.Context, b Broker) (all []LogDir, err error) {
+// LogDirs are the directories of a broker, with the sizes of these partitions; nil is all there are.
+func (c *Client) LogDirs(ctx context.Context, b Broker, partitions []Partition) (all []LogDir, err error) {
 	req := kmsg.NewPtrDescribeLogDirsRequest()
+	byTopic := map[string][]int32{}
+	for _, p := range partitions {
+		byTopic[p.Topic] = append(byTopic[p.Topic], p.Index)
+	}
+	for _, name := range slices.Sorted(maps.Keys(byTopic)) {
+		t := kmsg.NewDescribeLogDirsRequestTopic()
+		t.Topic, t.Partitions = name, byTopic[name]
+		req.Topics = append(req.Topics, t)
+	}
 	resp, err := c.ask(ctx, b.Addr, req, -1)
 	if err != nil {
 		return nil, err

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -42,7 +43,7 @@ func (c *Client) CreateTopic(ctx context.Context, t NewTopic, validateOnly bool)
 	req.ValidateOnly, req.TimeoutMillis = validateOnly, timeoutOf(ctx)
 	r := kmsg.NewCreateTopicsRequestTopic()
 	r.Topic, r.NumPartitions, r.ReplicationFactor = t.Name, t.Partitions, t.ReplicationFactor
-	for _, name := range sorted(t.Configs) {
+	for _, name := range slices.Sorted(maps.Keys(t.Configs)) {
 		v := kmsg.NewCreateTopicsRequestTopicConfig()
 		value := t.Configs[name]
 		v.Name, v.Value = name, &value
@@ -213,13 +214,4 @@ func timeoutOf(ctx context.Context) int32 {
 		d = min(d, time.Until(deadline)*9/10)
 	}
 	return int32(max(d.Milliseconds(), 1))
-}
-
-func sorted[V any](m map[string]V) []string {
-	names := make([]string, 0, len(m))
-	for name := range m {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
 }

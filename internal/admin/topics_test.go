@@ -92,6 +92,10 @@ func topicBroker(t *testing.T, newest map[int16]int16) *Client {
 			resp := kmsg.NewPtrDescribeLogDirsResponse()
 			d := kmsg.NewDescribeLogDirsResponseDir()
 			d.Dir, d.TotalBytes, d.UsableBytes = "/data", 100, 40
+			if len(r.Topics) > 0 { // of other topics
+				resp.Dirs = append(resp.Dirs, d)
+				return resp
+			}
 			d.Topics = []kmsg.DescribeLogDirsResponseDirTopic{{Topic: "t", Partitions: []kmsg.DescribeLogDirsResponseDirTopicPartition{{Partition: 1, Size: 7}, {Partition: 0, Size: 9, IsFuture: true}}}}
 			resp.Dirs = append(resp.Dirs, d)
 			return resp
@@ -158,9 +162,12 @@ func TestDescribeTopics(t *testing.T) {
 		if err != nil || len(cluster.Brokers) != 1 || cluster.Brokers[0].ID != 7 {
 			t.Fatalf("%+v, %v", cluster, err)
 		}
-		dirs, err := c.LogDirs(ctx, cluster.Brokers[0])
+		dirs, err := c.LogDirs(ctx, cluster.Brokers[0], nil)
 		if err != nil || len(dirs) != 1 || len(dirs[0].Sizes) != 1 || dirs[0].Sizes[Partition{"t", 1}] != 7 {
 			t.Fatalf("%+v, %v", dirs, err)
+		}
+		if dirs, err := c.LogDirs(ctx, cluster.Brokers[0], []Partition{{"u", 3}}); err != nil || len(dirs) != 1 || len(dirs[0].Sizes) != 0 {
+			t.Errorf("of a partition that is not there: %+v, %v", dirs, err)
 		}
 		if want := map[bool]int64{true: 100, false: -1}[newest[35] >= 4]; dirs[0].Total != want {
 			t.Errorf("%+v", dirs[0])
