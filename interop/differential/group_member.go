@@ -135,6 +135,12 @@ func (s *S) three(g string, change ...func(*kmsg.JoinGroupRequest)) (a, b, c *cm
 
 func (s *S) two(g string, change ...func(*kmsg.JoinGroupRequest)) (a, b *cm) {
 	a, b = s.member(g, change...), s.member(g, change...)
+	s.settle(g, a, b)
+	return a, b
+}
+
+// settle makes a stable group of two members, a its leader.
+func (s *S) settle(g string, a, b *cm) {
 	s.hushed(func() {
 		a.join("a")
 		a.sync("a", a)
@@ -145,5 +151,4 @@ func (s *S) two(g string, change ...func(*kmsg.JoinGroupRequest)) (a, b *cm) {
 		a.sync("a", a, b)
 		b.sync("b")
 	})
-	return a, b
 }

@@ -512,15 +512,6 @@ var historyStaticScripts = []Script{
 // staticTwo makes a stable group of the instances i1 and i2.
 func (s *S) staticTwo(g string, change ...func(*kmsg.JoinGroupRequest)) (a, b *cm) {
 	a, b = s.member(g, append(change, static("i1"))...), s.member(g, append(slices.Clone(change), static("i2"))...)
-	s.hushed(func() {
-		a.join("a")
-		a.sync("a", a)
-		b.joins("b")
-		s.awaitMembers(g, 2)
-		a.join("a")
-		b.joined()
-		a.sync("a", a, b)
-		b.sync("b")
-	})
+	s.settle(g, a, b)
 	return a, b
 }
