@@ -1,6 +1,10 @@
 package differential
 
 import (
+	"fmt"
+	"slices"
+	"strings"
+
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
@@ -209,7 +213,7 @@ var migrationScripts = []Script{
 		s.awaitState(g, "PreparingRebalance")
 		s.beat("b joins", g, "b", 0, subscribed(t))
 		c.recv()
-		s.do("describe", 1, consumerDescribeOf(g))
+		s.targets("targets", g) // which of the two new ones gets which differs from run to run
 		s.do("heartbeat", 4, heartbeatOf(g, id, gen))
 		s.do("heartbeat of c", 4, heartbeatOf(g, other, gen))
 		g, t = s.groupOn("h", "u", 4)
@@ -257,4 +261,22 @@ var migrationScripts = []Script{
 		})
 		s.each("describe", 0, 1, func(int16) kmsg.Request { return consumerDescribeOf(g) })
 	}},
+}
+
+// targets records state and epochs of a group, and of each member its epoch, whether it speaks the classic protocol, and how many partitions it has and is to get.
+func (s *S) targets(label, group string) {
+	g := s.quiet(1, consumerDescribeOf(group)).(*kmsg.ConsumerGroupDescribeResponse).Groups[0]
+	var all []string
+	for _, m := range g.Members {
+		has, gets := 0, 0
+		for _, t := range m.Assignment.TopicPartitions {
+			has += len(t.Partitions)
+		}
+		for _, t := range m.TargetAssignment.TopicPartitions {
+			gets += len(t.Partitions)
+		}
+		all = append(all, fmt.Sprintf("epoch %d type %d has %d gets %d", m.MemberEpoch, m.MemberType, has, gets))
+	}
+	slices.Sort(all)
+	s.note(label, fmt.Sprintf("%s %d %d: %s", g.State, g.Epoch, g.AssignmentEpoch, strings.Join(all, ", ")))
 }
