@@ -208,7 +208,7 @@ func (s *Segment) timesComplete(h *headers, t index.TimeEntry, upTo int64) (bool
 		}
 	}
 	proven := t.Timestamp < 0
-	for pos <= upTo {
+	for {
 		b, size, err := h.at(pos)
 		switch {
 		case err == io.EOF || err != nil && notABatch(err):
@@ -220,9 +220,14 @@ func (s *Segment) timesComplete(h *headers, t index.TimeEntry, upTo int64) (bool
 		case movesTime(b) && b.MaxTimestamp() > s.builder.maxTimestamp:
 			return false, nil
 		}
+		switch {
+		case pos == upTo:
+			return proven, nil
+		case pos+int64(size) > upTo:
+			return false, nil // a length below upTo is damaged: no batch ends where the one at upTo begins
+		}
 		pos += int64(size)
 	}
-	return proven, nil
 }
 
 // walkOn scans from the last offset entry to the end of the valid batches and adds the entries behind it; errSparse when one is due below

@@ -1,10 +1,13 @@
 package segment
 
 import (
+	"bytes"
+	"encoding/binary"
 	"errors"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -351,5 +354,32 @@ func TestLyingIndex(t *testing.T) {
 		checkLookups(t, s, want)
 		checkTimes(t, s, want)
 		s.Release()
+	}
+}
+
+// The length of a batch below the last index entry is damaged and leads past the batch of that entry, but not past the end of the file. A recovery that trusted
+// the entry cut the file so that the length led past the end, and the next one, which then saw the damage, kept nothing.
+func TestRecoverTwiceBehindDamagedLength(t *testing.T) {
+	first, second := makeBatch(1000, 100, -1), makeBatch(1001, 100, -1) // no timestamps: the time index has nothing to say
+	for _, tail := range []int{0, 1, 150, 400} {
+		for grow := 1; grow <= len(second)+tail+1; grow++ {
+			m := testMem(t, 1)
+			bad := append(record.Batch(nil), first...)
+			binary.BigEndian.PutUint32(bad[8:], binary.BigEndian.Uint32(bad[8:])+uint32(grow))
+			log := slices.Concat(bad, second, bytes.Repeat([]byte{0xff}, tail))
+			entry := binary.BigEndian.AppendUint32([]byte{0, 0, 0, 1}, uint32(len(first)))
+			for suffix, data := range map[string][]byte{LogSuffix: log, IndexSuffix: entry, TimeIndexSuffix: nil} {
+				must(t, vfs.WriteFileAtomic(m, testDir+"/"+FileName(1000, suffix), data))
+			}
+			s := value[*Segment](t)(Open(testDir, 1000, testOptions(m), false))
+			from := int64(len(first) + 1)
+			result := value[RecoverResult](t)(s.Recover(from, nil))
+			s = reopen(t, s, false)
+			again := value[RecoverResult](t)(s.Recover(from, nil))
+			if again.Size != result.Size || again.NextOffset != result.NextOffset || again.Reason != Clean {
+				t.Fatalf("length %d bytes too large, %d bytes behind: first %+v, second %+v", grow, tail, result, again)
+			}
+			s.Release()
+		}
 	}
 }
