@@ -21,7 +21,7 @@ var layers = []struct {
 	reason   string
 }{
 	{"internal/invariant internal/loglimit internal/metricstest internal/logtest internal/arch internal/properties", "knows nothing; everything may use it"},
-	{"internal/vfs internal/metrics record protocol config security", "leaves: bytes, files, keys and codes, without each other"},
+	{"internal/vfs internal/metrics record protocol config security client/assign", "leaves: bytes, files, keys, codes and who gets what, without each other"},
 	{"index netio internal/rpc", "one kind of file, one kind of socket"},
 	{"segment client internal/admin", "a data file with its indexes; a client of any broker"},
 	{"bench/load", "a load generator for any broker"},
