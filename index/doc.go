@@ -20,8 +20,10 @@
 // An index is written by one goroutine and read by any number.
 //
 //	writable  mapped at its maximum size, allocated in steps inside the mapping. Nothing is mapped or allocated before the first entry,
-//	          so an idle partition costs an empty file. An entry's bytes are written first, then the count is published atomically;
-//	          readers only touch entries below the count, so only allocated pages. The mapping never moves. Space comes from
+//	          so an idle partition costs an empty file. An entry is put into a tail in memory first, then the count is published
+//	          atomically; readers only touch entries below the count. When the tail is full (64 entries), and at Sync, Seal and TruncateTo,
+//	          its entries are copied into the mapping: after the kernel wrote a page the next store to it is a page fault, which
+//	          would be every entry where flushes are frequent. The mapping never moves. Space comes from
 //	          fallocate, before it is touched: a full disk is an error of Append, not a fault.
 //	sealed    not mapped at all. The first entry of each 4 KiB page is kept in memory (2 KiB for a full index of a 1 GiB segment) and a
 //	          lookup reads one page: 0.6 us from the page cache and one disk access when cold, where a binary search over cold mapped
@@ -33,7 +35,7 @@
 //
 // # What is durable when
 //
-// Nothing before Sync. An index is derived data: whoever finds it missing, damaged or contradicting the data file rebuilds it. The kernel
+// Nothing before Sync, which takes along what waits in the tail. An index is derived data: whoever finds it missing, damaged or contradicting the data file rebuilds it. The kernel
 // may write index pages before the pages of the data file they point to, and in any order, so after an unclean stop
 // entries above the durable recovery point mean nothing and those below it are good because Sync is called before the recovery point moves
 // past them. OpenOffset and OpenTime keep the longest valid prefix; OpenSealed* refuse (CorruptError) what is not valid to the last byte.

@@ -314,7 +314,14 @@ func TestFaultIsAnError(t *testing.T) {
 		t.Fatal(err)
 	}
 	last, _ := x.Last()
-	if err := x.Append(last.Offset+1, last.Position+1); !errors.As(err, &fault) {
+	var err error
+	for i := int64(1); err == nil && i <= tailEntries+1; i++ {
+		err = x.Append(last.Offset+i, last.Position+int32(i))
+	}
+	if !errors.As(err, &fault) {
+		t.Fatal(err)
+	}
+	if err := x.Sync(); !errors.As(err, &fault) {
 		t.Fatal(err)
 	}
 	if err := x.TruncateTo(0); !errors.As(err, &fault) {

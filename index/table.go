@@ -3,6 +3,7 @@ package index
 import (
 	"io"
 	"os"
+	"sync"
 	"sync/atomic"
 
 	"github.com/leatmq/leat/internal/invariant"
@@ -11,7 +12,7 @@ import (
 
 // table is what the offset and the time index share: a file of fixed-size entries in one of the two states of the package comment.
 //
-// The writer owns file, allocated and max, and all changes of count and view. Readers use count and view only.
+// The writer owns file, allocated and max, and all changes of count, tail and view. Readers use count, tail and view only.
 type table struct {
 	cols *columns
 	name string
@@ -22,7 +23,12 @@ type table struct {
 	allocated int64 // the part of the file that has space on disk behind it
 	// count is the number of entries readers may see. It grows after an entry's bytes are written and shrinks before they are zeroed.
 	count atomic.Int64
-	view  atomic.Pointer[view] // nil: no entries yet, or closed
+	view  atomic.Pointer[view] // nil: nothing is mapped yet, or closed
+	tail  atomic.Pointer[tail] // nil: all entries are in the view
+
+	// moving is held while entries go from the tail into the mapping, by the writer or by Sync, and while the view changes.
+	moving sync.Mutex
+	moved  int // entries in the mapping; guarded by moving
 }
 
 // Entries returns the number of entries.
@@ -77,6 +83,7 @@ func (t *table) adopt() (damaged bool, err error) {
 	if err := t.mapFile(); err != nil {
 		return damaged, err
 	}
+	t.moved = n
 	t.count.Store(int64(n))
 	return damaged, nil
 }
@@ -168,24 +175,15 @@ func (t *table) append(entry []byte) error {
 			return err
 		}
 	}
-	if t.view.Load() == nil {
-		if err := t.mapFile(); err != nil {
+	w := t.tail.Load()
+	if w == nil || n == w.first+tailEntries {
+		var err error
+		if w, err = t.nextTail(n); err != nil {
 			return err
 		}
 	}
-	if err := t.put(t.view.Load().region, n, entry); err != nil {
-		return err
-	}
+	copy(w.entries[(n-w.first)*t.cols.width:], entry)
 	t.count.Store(int64(n + 1))
-	return nil
-}
-
-func (t *table) put(region vfs.Region, i int, entry []byte) (err error) {
-	if region == nil {
-		invariant.Must(false, "append to the sealed index %s", t.name)
-	}
-	defer vfs.GuardExit(vfs.GuardEnter(), t.name, &err)
-	copy(region.Bytes()[i*t.cols.width:], entry)
 	return nil
 }
 
@@ -203,46 +201,46 @@ func (t *table) grow(end int64) error {
 
 // lookup copies the greatest entry whose key is <= target into entry.
 func (t *table) lookup(target int64, entry []byte) (found bool, err error) {
-	v := t.acquire()
-	if v == nil {
+	r := t.read()
+	defer r.release()
+	if r.inTail(t.cols, target) {
+		w := r.w.entries
+		return copyEntry(t.cols, w, t.cols.search(w, r.n-r.w.first, target), entry), nil
+	}
+	if r.mapped == 0 {
 		return false, nil
 	}
-	defer v.release()
-	// After acquire: a truncation that shrank the count earlier is seen, a later one waits for the release.
-	n := int(t.count.Load())
-	if n == 0 {
-		return false, nil
-	}
-	return v.search(t.cols, t.name, n, target, entry)
+	return r.v.search(t.cols, t.name, r.mapped, target, entry)
 }
 
 // at copies entry i, or returns io.EOF if there are not that many.
 func (t *table) at(i int, entry []byte) error {
-	v := t.acquire()
-	if v == nil {
+	r := t.read()
+	defer r.release()
+	switch {
+	case i < 0 || i >= r.n:
 		return io.EOF
+	case i >= r.mapped:
+		copyEntry(t.cols, r.w.entries, i-r.w.first, entry)
+		return nil
 	}
-	defer v.release()
-	if i < 0 || i >= int(t.count.Load()) {
-		return io.EOF
-	}
-	return v.at(t.cols, t.name, i, entry)
+	return r.v.at(t.cols, t.name, i, entry)
 }
 
 // warm tells whether a lookup of target stays in the end of a mapped index.
 func (t *table) warm(target int64) (warm bool) {
-	v := t.acquire()
-	if v == nil {
+	r := t.read()
+	defer r.release()
+	if r.v == nil || r.inTail(t.cols, target) {
 		return true
 	}
-	defer v.release()
-	n := int(t.count.Load()) - warmBytes/t.cols.width
-	if v.region == nil || n <= 0 {
-		return v.file == nil
+	n := r.mapped - warmBytes/t.cols.width
+	if r.v.region == nil || n <= 0 {
+		return r.v.file == nil
 	}
 	var err error
 	defer vfs.GuardExit(vfs.GuardEnter(), t.name, &err) // a fault: not warm
-	return t.cols.key(v.region.Bytes()[n*t.cols.width:]) <= target
+	return t.cols.key(r.v.region.Bytes()[n*t.cols.width:]) <= target
 }
 
 // cached tells whether a lookup reads from memory. A mapped index counts as such: it was written, or read from end to end when it was opened.
@@ -261,10 +259,18 @@ func (t *table) truncate(n int) error {
 	if n >= old {
 		return nil
 	}
+	if err := t.moveTail(); err != nil {
+		return err
+	}
+	t.moving.Lock()
+	defer t.moving.Unlock()
 	t.count.Store(int64(n))
 	region := t.view.Load().region
 	invariant.Must(region != nil, "truncation of the sealed index %s", t.name)
+	// Who reads the old view may have seen the old count; only when they are gone the tail may change.
 	t.retire(newView(&view{region: region}))
+	t.tail.Store(nil)
+	t.moved = n
 	return t.zero(region, n, old)
 }
 
@@ -299,11 +305,16 @@ func (t *table) partition(low func(entry []byte) bool, entry []byte) (int, error
 
 // Seal cuts the file to its entries and ends writing. Lookups go on.
 func (t *table) Seal() error {
-	n := int(t.count.Load())
-	v := t.view.Load()
-	if v != nil && v.region == nil {
+	if t.Sealed() {
 		return nil
 	}
+	if err := t.moveTail(); err != nil {
+		return err
+	}
+	t.moving.Lock()
+	defer t.moving.Unlock()
+	n := int(t.count.Load())
+	v := t.view.Load()
 	next := &view{}
 	if v != nil {
 		if err := t.readOut(v.region, n, next); err != nil {
@@ -311,6 +322,7 @@ func (t *table) Seal() error {
 		}
 	}
 	old := t.retire(newView(next))
+	t.tail.Store(nil)
 	t.max = n // full from now on
 	if old != nil {
 		if err := old.region.Close(); err != nil {
@@ -349,6 +361,9 @@ func (t *table) readOut(region vfs.Region, n int, next *view) (err error) {
 
 // Sync makes the entries added so far durable. From any goroutine.
 func (t *table) Sync() error {
+	if err := t.moveTail(); err != nil {
+		return err
+	}
 	v := t.acquire()
 	if v != nil {
 		defer v.release()
@@ -366,6 +381,9 @@ func (t *table) Sync() error {
 
 // Close ends all use, after running lookups.
 func (t *table) Close() error {
+	t.moving.Lock()
+	defer t.moving.Unlock()
+	t.tail.Store(nil)
 	old := t.retire(nil)
 	var err error
 	if old != nil && old.region != nil {

@@ -202,13 +202,13 @@ func TestFaultInMappedIndex(t *testing.T) {
 	dir := t.TempDir()
 	o := testOptions(vfs.OS)
 	s := value[*Segment](t)(Create(dir, 1000, o))
-	want := fill(t, s, 100, 1)
+	want := fill(t, s, 400, 1)
 	must(t, os.Truncate(filepath.Join(dir, FileName(1000, IndexSuffix)), 0))
 	var fault *vfs.FaultError
 	if _, _, _, err := s.PositionOf(want[5].BaseOffset(), s.Size()); !errors.As(err, &fault) {
 		t.Fatalf("lookup: %v", err)
 	}
-	want = append(want, fill(t, s, 20, 2)...) // appending goes on, without the index
+	want = append(want, fill(t, s, 200, 2)...) // appending goes on, without the index
 	if err := s.IndexErr(); !errors.As(err, &fault) {
 		t.Fatalf("index error: %v", err)
 	}

@@ -328,6 +328,7 @@ func TestTxnIndex(t *testing.T) {
 	if got := aborted(0, 1<<40); len(got) != 3 || got[2] != txn(30) {
 		t.Fatalf("%v", got)
 	}
+	must(t, s.SyncIndexes())
 	must(t, VerifySegment(m, testDir, 1000, false, func(p Problem) error { t.Error(p); return nil }))
 	must(t, s.Delete())
 	s.Release()
