@@ -72,11 +72,23 @@ type Assignor interface {
 	Assign(members []Member, partitions map[string]int32) map[string][]TopicPartition
 }
 
-// Range and RoundRobin are assignors that all clients have.
+// Range, RoundRobin, Sticky and CooperativeSticky are the assignors that all clients have.
 var (
-	Range      Assignor = rangeAssignor{}
-	RoundRobin Assignor = roundRobinAssignor{}
+	Range             Assignor = rangeAssignor{}
+	RoundRobin        Assignor = roundRobinAssignor{}
+	Sticky            Assignor = stickyAssignor{}
+	CooperativeSticky Assignor = cooperativeAssignor{}
 )
+
+// ByName is the assignor that has a name, or nil.
+func ByName(name string) Assignor {
+	for _, a := range []Assignor{Range, RoundRobin, Sticky, CooperativeSticky} {
+		if a.Name() == name {
+			return a
+		}
+	}
+	return nil
+}
 
 // ordered is the members in their order, each id once.
 func ordered(members []Member) []*Member {

@@ -3,6 +3,7 @@ package assign
 import (
 	"bytes"
 	"encoding/binary"
+	"encoding/hex"
 	"math"
 	"reflect"
 	"strings"
@@ -128,6 +129,30 @@ func TestFormatBadInput(t *testing.T) {
 	lying := binary.BigEndian.AppendUint32([]byte{0, 1, 0, 0, 0, 1, 0, 1, 't'}, math.MaxInt32)
 	if n := testing.AllocsPerRun(10, func() { _, _ = ParseAssignment(lying) }); n > 5 {
 		t.Errorf("%v allocations", n)
+	}
+}
+
+// The bytes are those of Kafka 4.4's own classes (testdata/Oracle.java, called with "vectors").
+func TestJavaBytes(t *testing.T) {
+	owned := tps("b-1 a-0 b-0")
+	for _, v := range []struct {
+		name string
+		got  []byte
+		want string
+	}{
+		{"sticky user data", Sticky.UserData(owned, 7), "00000002000161000000010000000000016200000002000000000000000100000007"},
+		{"cooperative user data", CooperativeSticky.UserData(owned, 7), "00000007"},
+		{"new sticky", Sticky.UserData(nil, -1), ""},
+		{"new cooperative", CooperativeSticky.UserData(nil, -1), "ffffffff"},
+		{"subscription", (&Subscription{Topics: []string{"b", "a"}, UserData: []byte{1, 2}, Owned: owned, Generation: 7, Rack: "r1"}).Append(nil),
+			"0003000000020001610001620000000201020000000200016100000001000000000001620000000200000000000000010000000700027231"},
+		{"bare subscription", (&Subscription{Topics: []string{"a"}, Generation: -1}).Append(nil), "000300000001000161ffffffff00000000ffffffffffff"},
+		{"assignment", (&Assignment{Partitions: tps("a-0 b-7"), UserData: []byte{1}}).Append(nil), "000300000002000161000000010000000000016200000001000000070000000101"},
+		{"bare assignment", (&Assignment{}).Append(nil), "000300000000ffffffff"},
+	} {
+		if got := hex.EncodeToString(v.got); got != v.want {
+			t.Errorf("%s:\n got %s\nwant %s", v.name, got, v.want)
+		}
 	}
 }
 
