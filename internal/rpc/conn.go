@@ -3,16 +3,16 @@
 // # States
 //
 //	Dial      connects and asks for the broker's versions (ApiVersions), with the oldest form of the question when the newest is refused
-//	open      requests are written one after the other and answered in the same order; up to maxInFlight wait for their answers
+//	open      requests are written one after the other and answered in the same order; up to Options.InFlight wait for their answers
 //	failed    the first error of the connection; it is the answer to everything that waits, and to everything that comes
 //	closed    Close: failed on purpose. It returns when the reading goroutine has ended
 //
 // A request is sent in the highest version that both sides have. One whose context ends is given up: its answer is read and dropped when it comes, and the
-// connection goes on, unless part of the request had been written only.
+// connection goes on, unless part of the request had been written only. Go and GoRaw don't wait (async.go): their answers are handed to a function.
 //
 // # Owner and lock
 //
-// The reading goroutine belongs to the Conn and ends with it. turn is held while a request is numbered, queued and written: the order of the queue is that of the
+// The reading goroutine belongs to the Conn and ends with it; the functions that get answers run on it. turn is held while a request is numbered, queued and written: the order of the queue is that of the
 // wire. mu guards the queue and the error and is held over no I/O.
 //
 // # What is trusted
@@ -22,6 +22,7 @@
 package rpc
 
 import (
+	"bufio"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -36,11 +37,12 @@ import (
 
 // Limits.
 const (
-	maxInFlight      = 16
+	DefaultInFlight  = 16
 	DefaultMaxAnswer = 100 << 20 // bytes; Kafka's own limit for requests
 	DefaultTimeout   = 30 * time.Second
 	hearOutTime      = 100 * time.Millisecond
-	firstRead        = 64 << 10 // what is read of an answer at once before it is known to be there
+	firstRead        = 64 << 10 // what is read of an answer at once before it is known to be there, unless an answer as long came before
+	readBuffer       = 4 << 10  // what is longer is read past it
 )
 
 // Options make a Conn.
@@ -48,6 +50,9 @@ type Options struct {
 	ClientID  string
 	Timeout   time.Duration // for Dial and for each request whose context has no earlier deadline; 0: DefaultTimeout
 	MaxAnswer int           // bytes of an answer; 0: DefaultMaxAnswer
+	InFlight  int           // requests that wait for their answers; 0: DefaultInFlight
+	// Dial makes the connection, TLS and all; nil: TCP.
+	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 }
 
 func (o Options) withDefaults() Options {
@@ -57,6 +62,12 @@ func (o Options) withDefaults() Options {
 	if o.MaxAnswer <= 0 {
 		o.MaxAnswer = DefaultMaxAnswer
 	}
+	if o.InFlight <= 0 {
+		o.InFlight = DefaultInFlight
+	}
+	if o.Dial == nil {
+		o.Dial = new(net.Dialer).DialContext
+	}
 	return o
 }
 
@@ -65,6 +76,8 @@ type Conn struct {
 	addr      string
 	o         Options
 	net       net.Conn
+	reader    *bufio.Reader // the reading goroutine's
+	longest   int           // bytes of the longest answer so far; the reading goroutine's
 	formatter *kmsg.RequestFormatter
 	versions  map[int16]kmsg.ApiVersionsResponseApiKey
 
@@ -84,7 +97,9 @@ type Conn struct {
 // exchange is a request on its way.
 type exchange struct {
 	id     int32
-	answer chan []byte // the body behind the correlation id; one place
+	answer chan []byte // the body behind the correlation id; one place. Or:
+	done   func(body []byte, err error)
+	timer  *time.Timer // ends the connection when done waits too long
 }
 
 // Dial connects to a broker, HOST:PORT, and learns its versions.
@@ -92,13 +107,13 @@ func Dial(ctx context.Context, addr string, o Options) (*Conn, error) {
 	o = o.withDefaults()
 	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
-	c, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
+	c, err := o.Dial(ctx, "tcp", addr)
 	if err != nil {
 		return nil, &UnreachableError{Addr: addr, Err: err}
 	}
 	conn := &Conn{
 		addr: addr, o: o, net: c, formatter: kmsg.NewRequestFormatter(kmsg.FormatterClientID(o.ClientID)),
-		slots: make(chan struct{}, maxInFlight), turn: make(chan struct{}, 1), failed: make(chan struct{}), ended: make(chan struct{}),
+		reader: bufio.NewReaderSize(c, readBuffer), slots: make(chan struct{}, o.InFlight), turn: make(chan struct{}, 1), failed: make(chan struct{}), ended: make(chan struct{}),
 	}
 	go conn.read()
 	if err := conn.learnVersions(ctx); err != nil {
@@ -111,11 +126,14 @@ func Dial(ctx context.Context, addr string, o Options) (*Conn, error) {
 // Addr is the address that was dialled.
 func (c *Conn) Addr() string { return c.addr }
 
-// Close ends the connection: what waits is answered with an error.
+// Close ends the connection: what waits is answered with an error, before it returns. A function that gets an answer must not call it; see Break.
 func (c *Conn) Close() {
 	c.fail(net.ErrClosed)
 	<-c.ended
 }
+
+// Break ends the connection for a reason and waits for nothing.
+func (c *Conn) Break(err error) { c.fail(err) }
 
 // Err is why the connection cannot be used any more; nil while it can.
 func (c *Conn) Err() error {
@@ -140,16 +158,14 @@ func (c *Conn) Request(ctx context.Context, req kmsg.Request, newest int16) (kms
 	}
 	resp, err := parse(req, body)
 	if err != nil {
-		err = &NotKafkaError{Addr: c.addr, Why: fmt.Sprintf("its answer to %s version %d cannot be read: %v", kmsg.NameForKey(req.Key()), version, err)}
-		c.fail(err)
-		return nil, err
+		return nil, c.Unreadable(req.Key(), version, err)
 	}
 	return resp, nil
 }
 
 // exchange sends a request as it is and returns what is behind the correlation id of the answer.
 func (c *Conn) exchange(ctx context.Context, req kmsg.Request) ([]byte, error) {
-	if err := c.take(ctx, req, c.slots); err != nil {
+	if err := c.take(ctx, req.Key(), c.slots); err != nil {
 		return nil, err
 	}
 	x, err := c.send(ctx, req)
@@ -162,7 +178,7 @@ func (c *Conn) exchange(ctx context.Context, req kmsg.Request) ([]byte, error) {
 		return body, nil
 	case <-c.failed:
 	case <-ctx.Done():
-		return nil, c.late(ctx, req)
+		return nil, c.late(ctx, req.Key())
 	}
 	select { // the answer may have been the last one before the failure
 	case body := <-x.answer:
@@ -173,9 +189,9 @@ func (c *Conn) exchange(ctx context.Context, req kmsg.Request) ([]byte, error) {
 }
 
 // take takes a place, of those in flight or the turn to write.
-func (c *Conn) take(ctx context.Context, req kmsg.Request, place chan struct{}) error {
+func (c *Conn) take(ctx context.Context, key int16, place chan struct{}) error {
 	if ctx.Err() != nil {
-		return c.late(ctx, req)
+		return c.late(ctx, key)
 	}
 	select {
 	case place <- struct{}{}:
@@ -183,7 +199,7 @@ func (c *Conn) take(ctx context.Context, req kmsg.Request, place chan struct{}) 
 	case <-c.failed:
 		return c.Err()
 	case <-ctx.Done():
-		return c.late(ctx, req)
+		return c.late(ctx, key)
 	}
 }
 
@@ -196,7 +212,7 @@ func (c *Conn) release() {
 }
 
 func (c *Conn) send(ctx context.Context, req kmsg.Request) (*exchange, error) {
-	if err := c.take(ctx, req, c.turn); err != nil {
+	if err := c.take(ctx, req.Key(), c.turn); err != nil {
 		return nil, err
 	}
 	defer func() { <-c.turn }()
@@ -206,29 +222,32 @@ func (c *Conn) send(ctx context.Context, req kmsg.Request) (*exchange, error) {
 		return nil, err
 	}
 	frame := c.formatter.AppendRequest(nil, req, x.id)
-	err := c.write(ctx, frame)
-	if err != nil {
-		// Part of it may be on its way: nothing can follow.
-		if ctx.Err() != nil {
-			err = c.late(ctx, req)
-		} else {
-			err = &LostError{Addr: c.addr, Err: err}
-			c.hearOut(ctx)
-		}
-		c.fail(err)
-		return nil, c.Err()
+	if err := c.write(ctx, net.Buffers{frame}); err != nil {
+		return nil, c.cut(ctx, req.Key(), err)
 	}
 	return x, nil
 }
 
+// cut ends the connection after a failed write: part of the request may be on its way, and nothing can follow.
+func (c *Conn) cut(ctx context.Context, key int16, err error) error {
+	if ctx.Err() != nil {
+		err = c.late(ctx, key)
+	} else {
+		err = &LostError{Addr: c.addr, Err: err}
+		c.hearOut(ctx)
+	}
+	c.fail(err)
+	return c.Err()
+}
+
 // write writes a frame, until the context ends. A deadline that came behind the last byte is taken back: the next request must not meet it.
-func (c *Conn) write(ctx context.Context, frame []byte) error {
+func (c *Conn) write(ctx context.Context, frame net.Buffers) error {
 	passed := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		_ = c.net.SetWriteDeadline(time.Unix(1, 0))
 		close(passed)
 	})
-	_, err := c.net.Write(frame)
+	_, err := frame.WriteTo(c.net)
 	if !stop() {
 		<-passed
 		_ = c.net.SetWriteDeadline(time.Time{})
@@ -270,9 +289,9 @@ func (c *Conn) dequeue() *exchange {
 }
 
 // late is the error of a request whose context has ended.
-func (c *Conn) late(ctx context.Context, req kmsg.Request) error {
+func (c *Conn) late(ctx context.Context, key int16) error {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return &TimeoutError{Addr: c.addr, Request: kmsg.NameForKey(req.Key())}
+		return &TimeoutError{Addr: c.addr, Request: kmsg.NameForKey(key)}
 	}
 	return ctx.Err()
 }
@@ -291,6 +310,7 @@ func (c *Conn) fail(err error) {
 // read is the reading goroutine.
 func (c *Conn) read() {
 	defer close(c.ended)
+	defer c.failWaiting()
 	for {
 		id, body, err := c.readAnswer()
 		if err != nil {
@@ -302,14 +322,14 @@ func (c *Conn) read() {
 			c.fail(&NotKafkaError{Addr: c.addr, Why: "it sent an answer that nobody asked for"})
 			return
 		}
-		x.answer <- body
 		c.release()
+		x.deliver(body, nil)
 	}
 }
 
 func (c *Conn) readAnswer() (id int32, body []byte, err error) {
 	var head [8]byte
-	if n, err := io.ReadFull(c.net, head[:4]); err != nil {
+	if n, err := io.ReadFull(c.reader, head[:4]); err != nil {
 		if n > 0 {
 			return 0, nil, &NotKafkaError{Addr: c.addr, Why: fmt.Sprintf("its answer is %q", head[:n])}
 		}
@@ -319,18 +339,19 @@ func (c *Conn) readAnswer() (id int32, body []byte, err error) {
 	if size < 4 || int64(size) > int64(c.o.MaxAnswer) {
 		return 0, nil, &NotKafkaError{Addr: c.addr, Why: fmt.Sprintf("its answer begins with %q: as a size that is %d bytes", head[:4], size)}
 	}
-	if _, err := io.ReadFull(c.net, head[4:]); err != nil {
+	if _, err := io.ReadFull(c.reader, head[4:]); err != nil {
 		return 0, nil, &LostError{Addr: c.addr, Err: err}
 	}
-	if body, err = readGrowing(c.net, int(size)-4); err != nil {
+	if body, err = readGrowing(c.reader, int(size)-4, max(firstRead, c.longest)); err != nil {
 		return 0, nil, &LostError{Addr: c.addr, Err: err}
 	}
+	c.longest = max(c.longest, len(body))
 	return int32(binary.BigEndian.Uint32(head[4:])), body, nil
 }
 
-// readGrowing reads n bytes; memory is taken as they come, at most twice what is there.
-func readGrowing(r io.Reader, n int) ([]byte, error) {
-	b := make([]byte, min(n, firstRead))
+// readGrowing reads n bytes; above first, memory is taken as they come, at most twice what is there.
+func readGrowing(r io.Reader, n, first int) ([]byte, error) {
+	b := make([]byte, min(n, first))
 	for at := 0; ; {
 		if _, err := io.ReadFull(r, b[at:]); err != nil {
 			return nil, err

@@ -188,7 +188,7 @@ func TestPipeline(t *testing.T) {
 	addr := serve(t, func(p *peer) {
 		p.greet()
 		var ids []int32
-		for range maxInFlight { // nothing is answered before all are there
+		for range DefaultInFlight { // nothing is answered before all are there
 			_, _, id, ok := p.request()
 			if !ok {
 				return
@@ -210,7 +210,7 @@ func TestPipeline(t *testing.T) {
 	var all sync.WaitGroup
 	var mu sync.Mutex
 	seen := map[int16]bool{}
-	for range 10 * maxInFlight {
+	for range 10 * DefaultInFlight {
 		all.Go(func() {
 			code, err := ask(t.Context(), c)
 			mu.Lock()
@@ -419,7 +419,7 @@ func TestGivenUpWhileWriting(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	late := &lateConn{cancel: cancel, late: make(chan struct{}), cleared: make(chan struct{}), set: make(chan time.Time, 2)}
 	c := &Conn{net: late}
-	if err := c.write(ctx, []byte("request")); err != nil {
+	if err := c.write(ctx, net.Buffers{[]byte("request")}); err != nil {
 		t.Fatal(err)
 	}
 	if first, last := <-late.set, <-late.set; first.IsZero() || !last.IsZero() {

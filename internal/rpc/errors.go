@@ -86,6 +86,9 @@ func (e *CodeError) Error() string {
 	return fmt.Sprintf("%s: %s (%s)", e.Where, text, e.Code.Name())
 }
 
+// Retriable reports whether the same request may succeed later.
+func (e *CodeError) Retriable() bool { return e.Code.Retriable() }
+
 // Retriable reports whether the same request may succeed later: by the code, or because the connection was the trouble and not the answer.
 func Retriable(err error) bool {
 	if e, ok := errors.AsType[*CodeError](err); ok {
