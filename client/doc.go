@@ -1,0 +1,30 @@
+// Package client speaks to leat and to any other cluster that speaks Kafka's protocol.
+//
+// A Client is the connections to a cluster and what is known of it. Producers and consumers are made from it and share it:
+//
+//	c, err := client.New(client.Config{BootstrapServers: []string{"localhost:9092"}})
+//	if err != nil {
+//		return err
+//	}
+//	defer c.Close()
+//
+// New checks its configuration and connects to nothing: the first call that needs the cluster does, within its context. Every call that may wait takes a context.
+// Errors are typed; Code and Retriable tell Kafka's code and whether the same call may succeed later.
+//
+// # What is known of the cluster
+//
+// One goroutine of the Client asks for metadata: of the topics that somebody wants, when they get older than Config.MetadataMaxAge, when somebody wants another one, and when an answer
+// shows that something has moved. Whoever needs fresh metadata waits for it; there is one question at a time, and between two of them is a back-off with jitter. A
+// snapshot is immutable and replaced as a whole. A partition's leader never goes back to an older epoch than one that was seen of the same topic id: brokers learn of a change
+// one after the other.
+//
+// # Connections
+//
+// One for each broker and purpose: long polls of a consumer do not hold up anybody else. Connections are made when they are needed, by a goroutine of their own, so that a caller
+// who gives up does not take it away from others; after a failure, the next attempt waits (back-off with jitter). A broker that has left the cluster loses its connections.
+//
+// # Owners and locks
+//
+// metadata.mu guards what is wanted, conns.mu the table of connections, coordinators.mu the homes of groups; none is held over I/O or another lock. Close ends everything and returns when all
+// goroutines have ended.
+package client
