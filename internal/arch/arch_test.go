@@ -31,7 +31,7 @@ var layers = []struct {
 	{"coordinator/machine coordinator/group/assign", "what a state machine over a partition says and hears; who gets which partitions"},
 	{"coordinator coordinator/group coordinator/txn", "state machines over internal partitions; the pure ones know nothing of what runs them"},
 	{"broker console", "the only place where storage, network and agreement meet"},
-	{"cmd/leat bench fuzz", "programs and suites"},
+	{"cmd/leat bench fuzz client/leattest", "programs and suites; a broker for tests"},
 }
 
 // forbidden names imports that no layer number would catch.
