@@ -7,7 +7,6 @@ import (
 	"net"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
 	"time"
 
@@ -22,15 +21,14 @@ var now = time.Now
 
 // clusterFlags are what the commands that ask a cluster have in common.
 type clusterFlags struct {
-	bootstrap string
-	output    string
-	timeout   time.Duration
-	servers   []string // bootstrap, parsed
+	connection
+	output  string
+	timeout time.Duration
 }
 
 func (f *clusterFlags) add(cmd *cobra.Command) {
 	fs := cmd.Flags()
-	fs.StringVar(&f.bootstrap, "bootstrap-server", "localhost:9092", "brokers to begin with, `HOST:PORT`; several with commas between them")
+	f.connection.add(fs)
 	fs.DurationVar(&f.timeout, "timeout", 30*time.Second, "how long to try")
 	addOutputFlag(cmd, &f.output)
 }
@@ -42,16 +40,7 @@ func (f *clusterFlags) check() error {
 	if f.timeout <= 0 {
 		return usageError{fmt.Errorf("--timeout is more than nothing, not %v", f.timeout)}
 	}
-	f.servers = nil
-	for s := range strings.SplitSeq(f.bootstrap, ",") {
-		s = strings.TrimSpace(s)
-		host, port, err := net.SplitHostPort(s)
-		if err != nil || host == "" || port == "" {
-			return usageError{fmt.Errorf("--bootstrap-server: %q is no address; expected HOST:PORT", s)}
-		}
-		f.servers = append(f.servers, s)
-	}
-	return nil
+	return f.load()
 }
 
 // run does something with a cluster, within the time limit. What goes wrong comes with what can be done about it.
@@ -67,7 +56,7 @@ func (f *clusterFlags) run(cmd *cobra.Command, do func(ctx context.Context, c *a
 	defer stop()
 	ctx, cancel := context.WithTimeout(ctx, f.timeout)
 	defer cancel()
-	c := admin.New(f.servers, rpc.Options{ClientID: "leat", Timeout: f.timeout})
+	c := admin.New(f.servers, rpc.Options{ClientID: "leat", Timeout: f.timeout, Dial: f.dialer()})
 	defer c.Close()
 	return f.advise(c, do(ctx, c))
 }
@@ -82,6 +71,9 @@ func (f *clusterFlags) advise(c *admin.Client, err error) error {
 	}
 	if e, ok := errors.AsType[*rpc.UnreachableError](err); ok {
 		why := e.Err
+		if advice := f.tlsAdvice(why); advice != "" {
+			return fmt.Errorf("%s cannot be reached (%w): %s", e.Addr, why, advice)
+		}
 		if op, ok := errors.AsType[*net.OpError](e.Err); ok {
 			why = op.Err
 		}
@@ -91,7 +83,7 @@ func (f *clusterFlags) advise(c *admin.Client, err error) error {
 		return fmt.Errorf("%s cannot be reached (%w); start a broker there, or name the address of one with --bootstrap-server", e.Addr, why)
 	}
 	if e, ok := errors.AsType[*rpc.NotKafkaError](err); ok {
-		return fmt.Errorf("%w; give --bootstrap-server the address of a Kafka listener without TLS", e)
+		return fmt.Errorf("%w; give --bootstrap-server the address of a Kafka listener without TLS, or --tls when it is one with TLS", e)
 	}
 	if errors.Is(err, context.Canceled) {
 		return errors.New("interrupted")

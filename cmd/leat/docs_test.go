@@ -16,6 +16,11 @@ Written from the commands themselves (` + "`go test ./cmd/leat -run TestCLIDocum
 Exit codes: 0, it worked; 1, it did not, or something is wrong with the data; 2, the command line or the configuration cannot be used as it is. What goes wrong is said in
 one sentence on standard error, with the way out where there is one; standard output has results only. ` + "`--output json`" + ` prints them for programs: fields may be added, none
 changes its meaning. ` + "`leat completion bash|zsh|fish|powershell`" + ` prints a script that completes commands and flags.
+
+How a cluster is reached (` + "`--bootstrap-server`, `--tls` and the other `--tls-` flags" + `) may be said by a flag, by a variable (` + "`LEAT_BOOTSTRAP_SERVER`, `LEAT_TLS_CA`" + `) or by a
+properties file (` + "`bootstrap-server=broker:9092`" + `; ` + "`bootstrap.servers`, `security.protocol`, `ssl.ca.location`, `ssl.certificate.location` and `ssl.key.location`" + ` are
+understood, too); the first of them that says something counts. The file is that of ` + "`--client-config`, else of `LEAT_CLIENT_CONFIG`" + `, else
+` + "`leat/client.properties`" + ` in the user's configuration directory (on Linux ` + "`~/.config`" + `).
 `
 
 // commandDocs writes a section for a command and all below it.

@@ -98,7 +98,7 @@ func TestDoctorFindsTrouble(t *testing.T) {
 
 // A broker that sends clients to their own machine, or to an address where nobody is, is found out.
 func TestDoctorAdvertised(t *testing.T) {
-	f := &clusterFlags{servers: []string{"broker.example:9092"}}
+	f := &clusterFlags{connection: connection{servers: []string{"broker.example:9092"}}}
 	c := admin.New(f.servers, rpc.Options{})
 	defer c.Close()
 	var found diagnoses

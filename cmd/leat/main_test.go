@@ -32,6 +32,10 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asLeat) != "" {
 		main()
 	}
+	for _, f := range connectionFlags { // whoever runs the tests may have settings of their own
+		_ = os.Unsetenv(variable(f.name))
+	}
+	_ = os.Setenv(variable("client-config"), os.DevNull)
 	os.Exit(m.Run())
 }
 
