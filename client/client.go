@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -15,6 +16,7 @@ type Client struct {
 	ctx          context.Context
 	cancel       context.CancelFunc
 	running      sync.WaitGroup
+	lastID       atomic.Int64 // of producers and consumers
 	metadata     metadata
 	conns        conns
 	coordinators coordinators

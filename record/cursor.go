@@ -22,6 +22,9 @@ func (b Batch) Cursor(payload []byte) Cursor {
 // Left is how many records Next has not returned, by the batch's word; never more than their bytes can hold.
 func (c *Cursor) Left() int { return min(int(c.count-c.index), len(c.rest)/recordSizeMin) }
 
+// Done says whether all records have been returned and no bytes remain.
+func (c *Cursor) Done() bool { return c.index >= c.count && len(c.rest) == 0 }
+
 // recordSizeMin is a record with nothing in it: its length, attributes, two deltas, two lengths and the count of headers.
 const recordSizeMin = 7
 
@@ -37,7 +40,7 @@ type Fields struct {
 // Headers iterates the record's headers.
 func (f *Fields) Headers() HeaderIter { return HeaderIter{rest: f.headers, left: f.HeaderCount} }
 
-// Next sets f to the next record; false at the end, whether the bytes end there too or not being told by the error. Errors are *Error.
+// Next sets f to the next record; false at the end. Errors are *Error.
 func (c *Cursor) Next(f *Fields) (bool, error) {
 	if c.index >= c.count {
 		if len(c.rest) > 0 {

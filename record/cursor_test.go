@@ -26,6 +26,9 @@ func TestCursorShowsWhatRecordsShows(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			if more == (len(all) == len(want)) || !more && !c.Done() {
+				t.Fatalf("seed %d: more after %d of %d: %v, done: %v", seed, len(all), len(want), more, c.Done())
+			}
 			if !more {
 				break
 			}
