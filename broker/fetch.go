@@ -277,17 +277,11 @@ func (op *fetchOp) read(onLoop bool) fetchState {
 			return fetchCold
 		}
 		op.readPart(part, min(int(part.maxBytes), op.maxBytes-total), total == 0)
-		if part.size() > 0 && !part.data.Checked() {
+		if part.size() > 0 && !(part.data.Checked() && part.data.Cached()) {
 			if onLoop {
 				return fetchCold
 			}
-			op.check(part)
-		}
-		if part.size() > 0 && !part.data.Cached() {
-			if onLoop {
-				return fetchCold
-			}
-			warm(&part.data)
+			op.fromDisk(part)
 		}
 		total += part.size()
 		more = more || op.endsEarly(part)
@@ -302,12 +296,18 @@ func (op *fetchOp) read(onLoop bool) fetchState {
 	return fetchShort
 }
 
-// check proves what was read before it is sent past our eyes: after a start nobody has looked at what is on disk.
-func (op *fetchOp) check(part *fetchPart) {
-	data, err := part.partition.Log().Check(part.data)
-	part.data = data
-	if err != nil {
-		part.code = codeOf(err)
+// fromDisk reads the part into the page cache, so that the loop that sends it does not wait for the disk (R16), and proves what nobody has looked at since the
+// start, before it is sent past our eyes.
+func (op *fetchOp) fromDisk(part *fetchPart) {
+	if !part.data.Cached() {
+		warm(&part.data)
+	}
+	if !part.data.Checked() {
+		data, err := part.partition.Log().Check(part.data)
+		part.data = data
+		if err != nil {
+			part.code = codeOf(err)
+		}
 	}
 }
 
@@ -395,19 +395,28 @@ func (op *fetchOp) unknown(part *fetchPart) protocol.Code {
 	return protocol.UnknownTopicOrPartition
 }
 
-// warm reads a range into the page cache, so that the loop that sends it does not wait for the disk (R16).
+// warm waits until a range is in the page cache, and has the disk begin with what a consumer wants next. All in small pieces and not far ahead: a device works
+// off what it was given in order, so that what is read here is in front of the sync of every producer (docs/BENCHMARKS.md, mixed).
 func warm(r *engine.Range) {
-	r.Prefetch()
+	r.NoReadAhead()
+	r.Prefetch(0, min(warmBytes, r.N))
 	buf := netio.NewFrame(warmBytes)
 	defer buf.Release()
 	for off := 0; off < r.N; off += len(buf.B) {
+		if ahead := off + len(buf.B); ahead < r.N {
+			r.Prefetch(ahead, min(warmBytes, r.N-ahead))
+		}
 		if _, err := r.ReadAt(buf.B[:min(len(buf.B), r.N-off)], int64(off)); err != nil {
 			return // sending it will find the same error and close the connection
 		}
 	}
+	r.Prefetch(r.N, warmNextBytes)
 }
 
-const warmBytes = 256 << 10
+const (
+	warmBytes     = 128 << 10 // a piece; one is read while the next is on its way
+	warmNextBytes = 512 << 10
+)
 
 func (op *fetchOp) releaseAll() {
 	for i := range op.parts {

@@ -28,10 +28,17 @@ func (r Range) Fd() (uintptr, bool) {
 // Cached tells whether the bytes are in the page cache.
 func (r Range) Cached() bool { return r.Seg == nil || r.Seg.Cached(r.Pos, int64(r.N)) }
 
-// Prefetch asks the kernel to read the bytes.
-func (r Range) Prefetch() {
+// NoReadAhead tells the kernel to read no more than what it is asked for, from this segment.
+func (r Range) NoReadAhead() {
 	if r.Seg != nil {
-		r.Seg.Prefetch(r.Pos, int64(r.N))
+		r.Seg.NoReadAhead()
+	}
+}
+
+// Prefetch asks the kernel to read n bytes of the segment; off counts from the start of the range, and may lie behind its end.
+func (r Range) Prefetch(off, n int) {
+	if r.Seg != nil {
+		r.Seg.Prefetch(r.Pos+int64(off), int64(n))
 	}
 }
 

@@ -139,8 +139,18 @@ func (s *Segment) Cached(pos, n int64) bool {
 	return err == nil && f.Cached(pos, n)
 }
 
-// Prefetch asks the kernel to read [pos, pos+n).
+// NoReadAhead tells the kernel to read no more of the data file than what it is asked for, from now on.
+func (s *Segment) NoReadAhead() {
+	if f, err := s.file(); err == nil {
+		f.NoReadAhead()
+	}
+}
+
+// Prefetch asks the kernel to read [pos, pos+n), as far as there is data.
 func (s *Segment) Prefetch(pos, n int64) {
+	if n = min(n, s.size.Load()-pos); n <= 0 {
+		return
+	}
 	if f, err := s.file(); err == nil {
 		f.Prefetch(pos, n)
 	}
