@@ -187,6 +187,13 @@ func (b Batch) SetTimestampType(t TimestampType) {
 // SetMaxTimestamp needs UpdateCRC after it.
 func (b Batch) SetMaxTimestamp(ts int64) { binary.BigEndian.PutUint64(b[offMaxTimestamp:], uint64(ts)) }
 
+// SetProducer sets the producer fields. It needs UpdateCRC after it.
+func (b Batch) SetProducer(id int64, epoch int16, baseSequence int32) {
+	binary.BigEndian.PutUint64(b[offProducerID:], uint64(id))
+	binary.BigEndian.PutUint16(b[offProducerEpoch:], uint16(epoch))
+	binary.BigEndian.PutUint32(b[offBaseSequence:], uint32(baseSequence))
+}
+
 // UpdateCRC stores the checksum of what the batch holds now.
 func (b Batch) UpdateCRC() { binary.BigEndian.PutUint32(b[offCRC:], b.ComputeCRC()) }
 

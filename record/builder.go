@@ -51,10 +51,11 @@ func (o *Options) attributes() (a int16) {
 	return a
 }
 
-// Builder makes batches: Append records, then Build. It keeps its buffers over Reset and is not safe for concurrent use.
+// Builder makes batches: Append records, then Build, or Seal where the batch may take the place of the records. It keeps its buffer over Reset and is not safe for
+// concurrent use.
 type Builder struct {
 	o         Options
-	records   []byte // uncompressed
+	buf       []byte // place for the header, then the records, uncompressed
 	count     int32
 	lastDelta int32
 	baseTs    int64
@@ -71,13 +72,45 @@ func NewBuilder(o Options) *Builder {
 // Reset forgets the records and takes new options.
 func (w *Builder) Reset(o Options) {
 	o.check()
-	*w = Builder{o: o, records: w.records[:0], lastDelta: -1, baseTs: o.BaseTimestamp, maxTs: NoTimestamp}
+	*w = Builder{o: o, buf: w.buf[:0], lastDelta: -1, baseTs: o.BaseTimestamp, maxTs: NoTimestamp}
+	if cap(w.buf) >= HeaderSize {
+		w.buf = w.buf[:HeaderSize]
+	} else {
+		w.buf = make([]byte, HeaderSize)
+	}
+}
+
+// ResetIn is Reset with another buffer, whose content is lost.
+func (w *Builder) ResetIn(buf []byte, o Options) {
+	w.buf = buf
+	w.Reset(o)
+}
+
+// SetBuffer moves the records into another buffer, which must have room for them, and returns the old one. A nil buffer takes it away: ResetIn comes next. Append makes a larger
+// one only where Room is too small.
+func (w *Builder) SetBuffer(buf []byte) (old []byte) {
+	old = w.buf
+	if w.buf = buf; buf != nil {
+		if cap(buf) < len(old) || cap(buf) < HeaderSize {
+			panic("BUG: record.Builder: the buffer is too small")
+		}
+		w.buf = append(buf[:0], old...)
+	}
+	return old
+}
+
+// Room is how many bytes of records the buffer has place for.
+func (w *Builder) Room() int { return cap(w.buf) - len(w.buf) }
+
+// SetProducer sets the producer fields of the options, which may be known late.
+func (w *Builder) SetProducer(id int64, epoch int16, baseSequence int32) {
+	w.o.Idempotent, w.o.ProducerID, w.o.Epoch, w.o.BaseSequence = true, id, epoch, baseSequence
 }
 
 // Append adds a record at the next offset. ts is in ms since the Unix epoch; a nil key or value is null.
 func (w *Builder) Append(ts int64, key, value []byte, headers []Header) {
 	w.note(ts, w.lastDelta+1)
-	w.records = appendRecord(w.records, ts-w.baseTs, w.lastDelta, key, value, headers)
+	w.buf = appendRecord(w.buf, ts-w.baseTs, w.lastDelta, key, value, headers)
 }
 
 // AppendView adds a copy of r, a record of another batch, with timestamp ts at the given offset delta, which must be greater than
@@ -87,7 +120,7 @@ func (w *Builder) AppendView(ts int64, offsetDelta int32, r *Record) {
 		panic("BUG: record.Builder: offsets must grow")
 	}
 	w.note(ts, offsetDelta)
-	w.records = appendView(w.records, ts-w.baseTs, offsetDelta, r)
+	w.buf = appendView(w.buf, ts-w.baseTs, offsetDelta, r)
 }
 
 func (w *Builder) note(ts int64, offsetDelta int32) {
@@ -106,7 +139,7 @@ func (w *Builder) note(ts int64, offsetDelta int32) {
 func (w *Builder) Count() int32 { return w.count }
 
 // Size is the batch's size so far, before compression.
-func (w *Builder) Size() int { return HeaderSize + len(w.records) }
+func (w *Builder) Size() int { return len(w.buf) }
 
 // RecordSize is how many bytes Append would add at offset delta and timestamp delta.
 func RecordSize(offsetDelta int32, timestampDelta int64, key, value []byte, headers []Header) int {
@@ -121,15 +154,37 @@ func (w *Builder) Build(dst []byte) []byte {
 	}
 	head := len(dst)
 	dst = append(dst, make([]byte, HeaderSize)...)
-	dst, err := Compress(dst, w.records, w.o.Codec, w.o.Level)
-	if err != nil {
-		panic("BUG: record.Builder: compression into memory failed: " + err.Error())
-	}
+	dst = w.compress(dst)
 	if len(dst)-head-LogOverhead > math.MaxInt32-LogOverhead {
 		panic("BUG: record.Builder: batch larger than 2 GiB")
 	}
 	w.writeHeader(Batch(dst[head:]))
 	return dst
+}
+
+func (w *Builder) compress(dst []byte) []byte {
+	dst, err := Compress(dst, w.buf[HeaderSize:], w.o.Codec, w.o.Level)
+	if err != nil {
+		panic("BUG: record.Builder: compression into memory failed: " + err.Error())
+	}
+	return dst
+}
+
+// Seal makes the batch in place of the records, where it is valid until Reset or SetBuffer; nothing can be appended any more. Records that compression does not make
+// smaller stay as they are. scratch is memory to compress in; it is returned, grown or not.
+func (w *Builder) Seal(scratch []byte) (Batch, []byte) {
+	if w.count == 0 {
+		panic("BUG: record.Builder: no records")
+	}
+	if w.o.Codec != None {
+		if scratch = w.compress(scratch[:0]); len(scratch) < len(w.buf)-HeaderSize {
+			w.buf = append(w.buf[:HeaderSize], scratch...)
+		} else {
+			w.o.Codec = None
+		}
+	}
+	w.writeHeader(Batch(w.buf))
+	return Batch(w.buf), scratch
 }
 
 // Bytes is the batch in a buffer of its own.

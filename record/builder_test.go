@@ -87,3 +87,59 @@ func checkSampleRecord(t *testing.T, i int, r *Record) {
 
 // same tells null from empty.
 func same(a, b []byte) bool { return (a == nil) == (b == nil) && bytes.Equal(a, b) }
+
+// A batch that takes the place of its records is the one that Build makes, unless compression would make it larger.
+func TestSeal(t *testing.T) {
+	var scratch []byte
+	for _, c := range codecs {
+		o := Options{Codec: c}
+		w, sealed := NewBuilder(o), NewBuilder(o)
+		for i := range 100 {
+			key, value, headers := sampleRecord(i)
+			w.Append(int64(i), key, value, headers)
+			sealed.Append(int64(i), key, value, headers)
+		}
+		w.SetProducer(7, 3, 5)
+		sealed.SetProducer(7, 3, 5)
+		var got Batch
+		if got, scratch = sealed.Seal(scratch); !bytes.Equal(got, w.Bytes()) {
+			t.Errorf("%v: another batch", c)
+		}
+		if got.SetProducer(8, 4, 6); got.ProducerID() != 8 || got.ProducerEpoch() != 4 || got.BaseSequence() != 6 {
+			t.Errorf("%v: %d %d %d", c, got.ProducerID(), got.ProducerEpoch(), got.BaseSequence())
+		}
+		if got.UpdateCRC(); got.Check() != nil {
+			t.Error("no batch any more")
+		}
+		sealed.Reset(o)
+		sealed.Append(1, nil, []byte{1}, nil)
+		if got, scratch = sealed.Seal(scratch); got.Codec() != None || got.Check() != nil {
+			t.Errorf("%v: one byte is compressed with %v", c, got.Codec())
+		}
+	}
+}
+
+// The buffer of a builder can be given, replaced while records are in it, and taken away; nothing is allocated then.
+func TestBuilderBuffer(t *testing.T) {
+	w, small, large := NewBuilder(Options{}), make([]byte, 200), make([]byte, 400)
+	allocs := testing.AllocsPerRun(10, func() {
+		w.ResetIn(small, Options{BaseOffset: 4})
+		if w.Room() != 200-HeaderSize {
+			t.Fatalf("room for %d", w.Room())
+		}
+		w.Append(5, nil, small[:100], nil)
+		if old := w.SetBuffer(large); &old[0] != &small[0] || w.Room() != 400-w.Size() {
+			t.Fatalf("room for %d", w.Room())
+		}
+		clear(small)
+		w.Append(6, nil, small[:100], nil)
+		b, _ := w.Seal(nil)
+		if &b[0] != &large[0] || b.Count() != 2 || b.BaseOffset() != 4 || b.Check() != nil {
+			t.Fatalf("%d records", b.Count())
+		}
+		w.SetBuffer(nil)
+	})
+	if allocs != 0 {
+		t.Errorf("%v allocations", allocs)
+	}
+}
