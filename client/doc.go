@@ -8,6 +8,14 @@
 //	}
 //	defer c.Close()
 //
+// A Producer sends records: Send copies a record into the batch of its partition and returns, and a function is told where it went.
+//
+//	p, err := c.NewProducer(client.ProducerConfig{})
+//	...
+//	err = p.Send(ctx, &client.Record{Topic: "orders", Key: key, Value: value}, func(d client.Delivery, err error) { ... })
+//	...
+//	err = p.Close(ctx)
+//
 // New checks its configuration and connects to nothing: the first call that needs the cluster does, within its context. Every call that may wait takes a context.
 // Errors are typed; Code and Retriable tell Kafka's code and whether the same call may succeed later.
 //

@@ -358,6 +358,8 @@ func (c *Client) leaderHint(topic string, partition, leader, epoch int32, addrs 
 
 // leader is where a partition is at home: the leader's id and epoch. It is refreshed while there is no leader, until the context ends.
 func (c *Client) leader(ctx context.Context, topic string, partition int32) (partitionInfo, error) {
+	c.metadata.want(topic)
+	defer c.metadata.unwant(topic)
 	for {
 		t, err := c.topic(ctx, topic)
 		if err != nil {

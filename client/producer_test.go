@@ -1,0 +1,156 @@
+package client
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/leatmq/leat/internal/vfs"
+	"github.com/leatmq/leat/record"
+)
+
+// producer makes a producer that ends with the test.
+func producer(t testing.TB, c *Client, config ProducerConfig) *Producer {
+	t.Helper()
+	p, err := c.NewProducer(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.Close(within(t, patience)) })
+	return p
+}
+
+// ledger notes what becomes of records, whose functions it makes; it checks their order.
+type ledger struct {
+	t    testing.TB
+	mu   sync.Mutex
+	next map[int32]int64 // the offset that follows, by partition
+	told int
+	errs []error
+}
+
+func newLedger(t testing.TB) *ledger { return &ledger{t: t, next: map[int32]int64{}} }
+
+func (l *ledger) done(d Delivery, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.told++
+	if err != nil {
+		l.errs = append(l.errs, err)
+		return
+	}
+	if d.Offset >= 0 && d.Offset != l.next[d.Partition] {
+		l.t.Errorf("partition %d: offset %d, want %d", d.Partition, d.Offset, l.next[d.Partition])
+	}
+	l.next[d.Partition]++
+}
+
+func (l *ledger) check(told int) {
+	l.t.Helper()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.told != told || len(l.errs) > 0 {
+		l.t.Errorf("told of %d of %d records; %d errors, the first: %v", l.told, told, len(l.errs), errors.Join(l.errs[:min(1, len(l.errs))]...))
+	}
+}
+
+// Whatever a record may be arrives as it is, in all codecs and with all acks.
+func TestProduce(t *testing.T) {
+	l := startLeat(t, vfs.NewMem(1))
+	for codec := range record.Zstd + 1 {
+		for _, acks := range []Acks{AcksAll, AcksLeader, AcksNone} {
+			topic := fmt.Sprintf("%v-%d", codec, acks)
+			l.topic(topic, 1)
+			p := producer(t, l.client(), ProducerConfig{Acks: acks, Compression: codec, Linger: time.Millisecond})
+			told, at := newLedger(t), time.UnixMilli(time.Now().UnixMilli())
+			records := []Record{
+				{Key: []byte("k"), Value: []byte("v"), Timestamp: at},
+				{Value: []byte{}, Timestamp: at},
+				{Key: []byte{}, Timestamp: at, Headers: []Header{{Key: "h", Value: []byte("1")}, {Key: "", Value: nil}}},
+				{Key: []byte("k"), Value: []byte(strings.Repeat("long ", 1000)), Timestamp: at},
+			}
+			for i := range records {
+				records[i].Topic = topic
+				if err := p.Send(t.Context(), &records[i], told.done); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := p.Flush(within(t, patience)); err != nil {
+				t.Fatal(err)
+			}
+			told.check(4)
+			if err := p.Close(within(t, patience)); err != nil {
+				t.Error(err)
+			}
+			got := l.log(topic, 0)
+			for acks == AcksNone && len(got) < len(records) {
+				got = l.log(topic, 0)
+			}
+			for i, r := range records {
+				headers := ""
+				for _, h := range r.Headers {
+					headers += fmt.Sprintf("%s=%s;", h.Key, text(h.Value))
+				}
+				if want := (stored{int64(i), at.UnixMilli(), text(r.Key), text(r.Value), headers}); got[i] != want {
+					t.Errorf("%s: %+v, want %+v", topic, got[i], want)
+				}
+			}
+		}
+	}
+}
+
+// Many goroutines, partitions and batches: nothing is lost, doubled or out of order, and a record may be used again at once.
+func TestProduceMany(t *testing.T) {
+	l := startLeat(t, vfs.NewMem(1))
+	l.topic("many", 5)
+	for name, config := range map[string]ProducerConfig{
+		"default": {},
+		"small":   {BatchSize: 1024, Linger: -1, BufferMemory: 1 << 20, MaxRequestSize: 4096},
+	} {
+		c := l.client()
+		p := producer(t, c, config)
+		told := newLedger(t)
+		for n := range int32(5) {
+			told.next[n] = int64(len(l.log("many", n)))
+		}
+		const goroutines, each = 4, 5000
+		var all sync.WaitGroup
+		for g := range goroutines {
+			all.Go(func() {
+				var r Record
+				for i := range each {
+					r.Topic, r.Key, r.Value = "many", fmt.Appendf(r.Key[:0], "%s %d", name, g), fmt.Appendf(r.Value[:0], "%d", i)
+					if err := p.Send(t.Context(), &r, told.done); err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			})
+		}
+		all.Wait()
+		if err := p.Close(within(t, patience)); err != nil {
+			t.Error(err)
+		}
+		told.check(goroutines * each)
+		if used := p.pool.inUse(); used != 0 {
+			t.Errorf("%d bytes are still used", used)
+		}
+		next := map[string]int{}
+		for n := range int32(5) {
+			for _, r := range l.log("many", n) {
+				if r.value != fmt.Sprint(next[r.key]) {
+					t.Fatalf("%s: %s follows %d", r.key, r.value, next[r.key]-1)
+				}
+				next[r.key]++
+			}
+		}
+		for g := range goroutines {
+			if key := fmt.Sprintf("%s %d", name, g); next[key] != each {
+				t.Errorf("%s: %d records", key, next[key])
+			}
+		}
+	}
+}
