@@ -7,11 +7,13 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/leatmq/leat/client"
 	"github.com/leatmq/leat/internal/admin"
 	"github.com/leatmq/leat/internal/rpc"
 )
@@ -63,9 +65,14 @@ func (f *clusterFlags) run(cmd *cobra.Command, do func(ctx context.Context, c *a
 
 // advise adds the way out to errors that have one.
 func (f *clusterFlags) advise(c *admin.Client, err error) error {
+	return f.adviseOn(err, c.Told, c.Addr())
+}
+
+// adviseOn is advise for errors of any client of the cluster: told says whether an address comes from the cluster, which was asked at asked.
+func (f *clusterFlags) adviseOn(err error, told func(addr string) bool, asked string) error {
 	if all := each(err); len(all) > 1 {
 		for i := range all {
-			all[i] = f.advise(c, all[i])
+			all[i] = f.adviseOn(all[i], told, asked)
 		}
 		return errors.Join(all...)
 	}
@@ -77,8 +84,8 @@ func (f *clusterFlags) advise(c *admin.Client, err error) error {
 		if op, ok := errors.AsType[*net.OpError](e.Err); ok {
 			why = op.Err
 		}
-		if c.Told(e.Addr) {
-			return fmt.Errorf("%s cannot be reached (%w), which is what the cluster at %s calls one of its brokers; make its advertised.listeners an address that works from here", e.Addr, why, c.Addr())
+		if told(e.Addr) {
+			return fmt.Errorf("%s cannot be reached (%w), which is what the cluster at %s calls one of its brokers; make its advertised.listeners an address that works from here", e.Addr, why, asked)
 		}
 		return fmt.Errorf("%s cannot be reached (%w); start a broker there, or name the address of one with --bootstrap-server", e.Addr, why)
 	}
@@ -92,4 +99,30 @@ func (f *clusterFlags) advise(c *admin.Client, err error) error {
 		return fmt.Errorf("%w; ask again, or wait longer with --timeout", err)
 	}
 	return err
+}
+
+// adviseClient is advise for errors of a client.Client.
+func (f *clusterFlags) adviseClient(err error) error {
+	if err == nil {
+		return nil
+	}
+	return f.adviseOn(err, func(addr string) bool { return !slices.Contains(f.servers, addr) }, f.servers[0])
+}
+
+// clientConfig makes a client.Client.
+func (f *clusterFlags) clientConfig() client.Config {
+	return client.Config{BootstrapServers: f.servers, ClientID: "leat", TLS: f.secure, DialTimeout: min(f.timeout, 10*time.Second), RequestTimeout: max(f.timeout, time.Second)}
+}
+
+// lookUp asks for topics, so that what is wrong with the cluster's address or a topic's name is said at once.
+func (f *clusterFlags) lookUp(ctx context.Context, names []string) (map[string]*admin.Topic, error) {
+	ctx, cancel := context.WithTimeout(ctx, f.timeout)
+	defer cancel()
+	c := admin.New(f.servers, rpc.Options{ClientID: "leat", Timeout: f.timeout, Dial: f.dialer()})
+	defer c.Close()
+	topics, err := c.Topics(ctx, names)
+	if err != nil {
+		return nil, f.advise(c, err)
+	}
+	return topics, nil
 }

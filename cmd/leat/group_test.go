@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -34,14 +36,25 @@ type transcript struct {
 // run runs a command against the broker and writes down what it says.
 func (tr *transcript) run(args string) {
 	tr.t.Helper()
+	tr.feed("", args)
+}
+
+// feed is run with something on standard input.
+func (tr *transcript) feed(in, args string) {
+	tr.t.Helper()
 	fields := append(strings.Fields(args), "--bootstrap-server", tr.addr)
-	code, out, errs := leat(fields...)
-	fmt.Fprintf(&tr.b, "$ leat %s\n%s%s", args, tr.normalise(out), tr.normalise(errs))
+	code, out, errs := leatOn(context.Background(), strings.NewReader(in), fields...)
+	if in != "" {
+		fmt.Fprintf(&tr.b, "$ printf %s | leat %s\n", tr.normalise(strconv.Quote(in)), tr.normalise(args))
+	} else {
+		fmt.Fprintf(&tr.b, "$ leat %s\n", tr.normalise(args))
+	}
+	fmt.Fprintf(&tr.b, "%s%s", tr.normalise(out), tr.normalise(errs))
 	if code != 0 {
 		fmt.Fprintf(&tr.b, "exit code %d\n", code)
 	}
 	tr.b.WriteString("\n")
-	if strings.Contains(args, "json") && out != "" && !json.Valid([]byte(out)) {
+	if strings.Contains(args, "--output json") && !strings.Contains(args, "consume") && out != "" && !json.Valid([]byte(out)) {
 		tr.t.Errorf("leat %s: no JSON:\n%s%s", args, out, errs)
 	}
 }
@@ -53,6 +66,8 @@ var normalisers = []struct {
 	{regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`), "UUID"},
 	{regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z`), "TIME"},
 	{regexp.MustCompile(`(id |Id": "|Cluster )[A-Za-z0-9_-]{22}`), "${1}ID"},
+	{regexp.MustCompile(`("timestamp":)1[7-9]\d{11}`), "${1}TIME"},
+	{regexp.MustCompile(`x{1000,}`), "x..."},
 	{regexp.MustCompile(`[0-9.]+ [KMGT]iB`), "SPACE"},
 	{regexp.MustCompile(`((total|usable)Bytes": )\d+`), "${1}SPACE"},
 	{regexp.MustCompile(`\((for|for another) [0-9hms.]+\)`), "($1 SPAN)"},

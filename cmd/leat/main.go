@@ -88,7 +88,7 @@ func newRoot() *cobra.Command {
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	root.AddCommand(newServe(), newConfig(), newLog(), newTopic(), newGroup(), newCluster(), newDoctor(), newBench(), newVersion())
+	root.AddCommand(newServe(), newConfig(), newLog(), newTopic(), newGroup(), newProduce(), newConsume(), newCluster(), newDoctor(), newBench(), newVersion())
 	return root
 }
 

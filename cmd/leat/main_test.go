@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -41,8 +42,15 @@ func TestMain(m *testing.M) {
 
 // leat runs a command line in this process.
 func leat(args ...string) (code int, stdout, stderr string) {
+	return leatOn(context.Background(), strings.NewReader(""), args...)
+}
+
+// leatOn is leat with something on standard input, until ctx ends, which is the same as Ctrl-C.
+func leatOn(ctx context.Context, in io.Reader, args ...string) (code int, stdout, stderr string) {
 	var out, errs bytes.Buffer
 	root := newRoot()
+	root.SetContext(ctx)
+	root.SetIn(in)
 	root.SetOut(&out)
 	root.SetErr(&errs)
 	code = run(root, args)

@@ -52,7 +52,9 @@ func number[N int32 | int64](n *N) string {
 }
 
 // timeOf is a time in milliseconds for people and programs.
-func timeOf(ms int64) string { return time.UnixMilli(ms).UTC().Format("2006-01-02T15:04:05.000Z07:00") }
+func timeOf(ms int64) string { return time.UnixMilli(ms).UTC().Format(timeLayout) }
+
+const timeLayout = "2006-01-02T15:04:05.000Z07:00"
 
 // counted is a number of things, in words.
 func counted(n int, thing string) string {

@@ -46,6 +46,11 @@ func noTopic(addr, name string) error {
 	return fmt.Errorf("topic %q does not exist on %s; `leat topic list --bootstrap-server %s` shows those that do", name, addr, addr)
 }
 
+// noPartition says that a topic has no such partition.
+func noPartition(topic string, p int32, count int) error {
+	return fmt.Errorf("topic %q has no partition %d; it has %s, from 0 on", topic, p, counted(count, "partition"))
+}
+
 // topicID is an id as Kafka's tools print it; "" when it is not known.
 func topicID(id [16]byte) string {
 	if id == [16]byte{} {

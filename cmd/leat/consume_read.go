@@ -1,0 +1,215 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"syscall"
+	"time"
+
+	"github.com/leatmq/leat/client"
+)
+
+const (
+	pollRecords  = 2000                   // at most, of one poll
+	endCheck     = 100 * time.Millisecond // how often positions are looked at when no records come
+	leaveTimeout = 5 * time.Second        // for closing
+)
+
+// reading is one run of `leat consume`.
+type reading struct {
+	*consuming
+	consumer *client.Consumer
+	w        io.Writer
+	now      func() time.Time
+
+	ends  map[client.TopicPartition]int64 // of --exit-at-end
+	out   []byte
+	shown int64 // records that were printed or counted
+}
+
+// begin gives the consumer its partitions and the places to begin at.
+func (r *reading) begin(ctx context.Context, partitions []client.TopicPartition) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, r.timeout)
+	defer cancel()
+	if r.exitAtEnd {
+		if r.ends, err = r.consumer.Offsets(ctx, client.Latest, partitions...); err != nil {
+			return err
+		}
+	}
+	starts, err := r.starts(ctx, partitions)
+	if err != nil {
+		return err
+	}
+	if err := r.consumer.Assign(partitions...); err != nil {
+		return err
+	}
+	for tp, offset := range starts {
+		if err := r.consumer.Seek(tp, client.At(offset)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// starts finds the offsets to begin at.
+func (r *reading) starts(ctx context.Context, partitions []client.TopicPartition) (map[client.TopicPartition]int64, error) {
+	switch r.place.kind {
+	case "from-beginning":
+		return r.consumer.Offsets(ctx, client.Earliest, partitions...)
+	case "from-time":
+		return r.consumer.Offsets(ctx, client.AtTime(r.place.when), partitions...)
+	case "offset":
+		return r.startsAt(ctx, r.place.at, partitions)
+	}
+	if r.ends != nil {
+		return r.ends, nil
+	}
+	return r.consumer.Offsets(ctx, client.Latest, partitions...)
+}
+
+// startsAt is one offset in all partitions, or so many before their ends.
+func (r *reading) startsAt(ctx context.Context, at int64, partitions []client.TopicPartition) (map[client.TopicPartition]int64, error) {
+	first, err := r.consumer.Offsets(ctx, client.Earliest, partitions...)
+	if err != nil {
+		return nil, err
+	}
+	last, err := r.consumer.Offsets(ctx, client.Latest, partitions...)
+	if err != nil {
+		return nil, err
+	}
+	starts := map[client.TopicPartition]int64{}
+	for _, tp := range partitions {
+		switch {
+		case at < 0:
+			starts[tp] = max(last[tp]+max(at, -last[tp]), first[tp])
+		case at < first[tp] || at > last[tp]:
+			return nil, fmt.Errorf("partition %d of %s has offsets from %d on and ends at %d; there is no %d", tp.Partition, tp.Topic, first[tp], last[tp], at)
+		default:
+			starts[tp] = at
+		}
+	}
+	return starts, nil
+}
+
+// all reads until it is enough.
+func (r *reading) all(ctx context.Context) error {
+	quietSince := r.now()
+	for !r.enough() {
+		records, err := r.poll(ctx, quietSince)
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case errors.Is(err, context.DeadlineExceeded):
+			if r.idle > 0 && r.now().Sub(quietSince) >= r.idle {
+				return nil
+			}
+			if err != context.DeadlineExceeded && r.now().Sub(quietSince) >= r.timeout { //nolint:errorlint // with nothing else in it, all is well
+				return err
+			}
+			continue
+		case err != nil:
+			return err
+		}
+		quietSince = r.now()
+		if err := r.show(records); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// poll waits for records until there is something else to look at.
+func (r *reading) poll(ctx context.Context, quietSince time.Time) ([]client.Record, error) {
+	wait := r.timeout
+	if r.idle > 0 {
+		wait = min(wait, quietSince.Add(r.idle).Sub(r.now()))
+	}
+	if r.ends != nil {
+		wait = min(wait, endCheck)
+	}
+	ctx, cancel := context.WithTimeout(ctx, max(wait, 0))
+	defer cancel()
+	return r.consumer.Poll(ctx, r.most())
+}
+
+// most is how many records one poll may bring.
+func (r *reading) most() int {
+	if r.maxMessages == 0 || r.only != nil {
+		return pollRecords
+	}
+	return int(min(pollRecords, r.maxMessages-r.shown))
+}
+
+// enough says whether that was all that was asked for.
+func (r *reading) enough() bool {
+	if r.maxMessages > 0 && r.shown >= r.maxMessages {
+		return true
+	}
+	return r.ends != nil && r.atEnds()
+}
+
+// atEnds says whether every partition is where it ended at the beginning.
+func (r *reading) atEnds() bool {
+	had := r.consumer.Assignment()
+	for _, tp := range had {
+		gone, cancel := context.WithCancel(context.Background())
+		cancel() // what is known at once
+		if at, err := r.consumer.Position(gone, tp); err != nil || at < r.ends[tp] {
+			return false
+		}
+	}
+	return len(had) > 0
+}
+
+// show prints records.
+func (r *reading) show(records []client.Record) error {
+	r.out = r.out[:0]
+	for i := range records {
+		rec := &records[i]
+		if r.only != nil && (rec.Key == nil || !bytes.Equal(rec.Key, r.only)) {
+			continue
+		}
+		if r.maxMessages > 0 && r.shown >= r.maxMessages {
+			break
+		}
+		if r.shown++; !r.count {
+			r.out = r.format(r.out, rec)
+		}
+	}
+	if len(r.out) == 0 {
+		return nil
+	}
+	_, err := r.w.Write(r.out)
+	if cap(r.out) > 8<<20 {
+		r.out = nil
+	}
+	return err
+}
+
+// quiet is nil for an error that is a way to end: Ctrl-C, or nobody reads the output any more.
+func (r *reading) quiet(ctx context.Context, err error) error {
+	if brokenPipe(err) || ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// brokenPipe says whether an error is that of writing to a pipe that nobody reads.
+func brokenPipe(err error) bool {
+	if errors.Is(err, syscall.EPIPE) || errors.Is(err, io.ErrClosedPipe) {
+		return true
+	}
+	errno, ok := errors.AsType[syscall.Errno](err)
+	return runtime.GOOS == "windows" && ok && (errno == 109 || errno == 232) // ERROR_BROKEN_PIPE, ERROR_NO_DATA
+}
+
+// end closes the consumer.
+func (r *reading) end(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(r.timeout, leaveTimeout))
+	defer cancel()
+	return r.consumer.Close(ctx)
+}
