@@ -28,6 +28,7 @@ type identity struct {
 	member     string // "": as nobody in particular, with a group that has no members
 	generation int32  // or member epoch; -1
 	instance   *string
+	outside    bool // it subscribes and is not in the group
 }
 
 // NoGroupError: what was called needs a group, and the consumer has none.
@@ -186,6 +187,9 @@ func (r *Consumer) askGroup(ctx context.Context, ask func(context.Context, *rpc.
 // tryCommit commits once.
 func (r *Consumer) tryCommit(ctx context.Context, conn *rpc.Conn, offsets map[TopicPartition]Committed) error {
 	who := r.identity()
+	if who.outside { // a group without members would take it from anybody
+		return &Error{Code: protocol.UnknownMemberID, Where: "group " + r.config.Group, Message: "the consumer is not in its group now: what it has read, others may read again"}
+	}
 	req := kmsg.NewPtrOffsetCommitRequest()
 	req.Group, req.MemberID, req.Generation, req.InstanceID = r.config.Group, who.member, who.generation, who.instance
 	req.RetentionTimeMillis = -1
@@ -384,6 +388,3 @@ func (r *Consumer) unresumed(qs []question, err error) {
 	}
 	r.unanswered(qs, err)
 }
-
-// identity is as whom the consumer commits now.
-func (r *Consumer) identity() identity { return identity{generation: -1} }

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -51,6 +52,8 @@ type Consumer struct {
 		lastTurn chan struct{} // of the last commit; nil: there was none
 		changed  chan struct{} // closed when a position or an error is there that was not
 		closed   bool
+		group    *group // nil: never subscribed
+		member   membership
 	}
 }
 
@@ -88,19 +91,22 @@ func (r *Consumer) shut() {
 	}
 }
 
-// Close ends the consumer: what CommitAsync has begun is finished, within the context. Records that were not polled are dropped. The error is why something of this could not be done; the
+// Close ends the consumer: its partitions are given up (with a commit and OnRevoked), it leaves the group unless it is a static member, and what CommitAsync has begun is finished, within the context. Records that were not polled are dropped. The error is why something of this could not be done; the
 // consumer is closed all the same.
 func (r *Consumer) Close(ctx context.Context) error {
-	r.mu.Lock()
-	closed, last := r.mu.closed, r.mu.lastTurn
-	r.mu.closed = true
-	r.mu.Unlock()
-	if closed || r.ctx.Err() != nil {
+	if !r.closeOnce() {
 		return ErrClosed
 	}
 	r.closing()
 	r.polling <- struct{}{} // Poll returns soon, and never again begins
-	err := waitFor(ctx, last)
+	r.mu.Lock()
+	g, member := r.mu.group, r.mu.member
+	r.mu.Unlock()
+	err := g.close(ctx, member)
+	r.mu.Lock()
+	last := r.mu.lastTurn
+	r.mu.Unlock()
+	err = errors.Join(err, waitFor(ctx, last))
 	r.cancel()
 	r.running.Wait()
 	r.client.closeConns(r.fetches) // with a fetch that waits: it must not be in the way of the end of its session
@@ -108,6 +114,17 @@ func (r *Consumer) Close(ctx context.Context) error {
 	r.shut()
 	r.client.leave(r)
 	return err
+}
+
+// closeOnce says whether this is the first Close.
+func (r *Consumer) closeOnce() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.mu.closed || r.ctx.Err() != nil {
+		return false
+	}
+	r.mu.closed = true
+	return true
 }
 
 // waitFor waits until a channel is closed; nil is.
@@ -132,6 +149,11 @@ func (r *Consumer) Assign(partitions ...TopicPartition) error {
 	}
 	if r.open.Err() != nil {
 		return ErrClosed
+	}
+	if g := r.groupOf(); g != nil {
+		if sub, _ := g.subscribed(); sub != nil {
+			return &ConfigError{"Assign", "is called on a consumer that subscribes: Unsubscribe first"}
+		}
 	}
 	r.assign(partitions)
 	return nil

@@ -26,9 +26,15 @@ func (r *Consumer) Poll(ctx context.Context, most int) ([]Record, error) {
 	case <-r.open.Done():
 		return nil, ErrClosed
 	}
+	g := r.groupOf()
+	g.polling(1)
+	defer func() { g.polling(-1) }()
 	for {
 		if r.open.Err() != nil {
 			return nil, ErrClosed
+		}
+		if err := r.attend(ctx, &g); err != nil {
+			return nil, err
 		}
 		if records, err := r.drain(most); len(records) > 0 || err != nil {
 			return records, err
@@ -40,6 +46,16 @@ func (r *Consumer) Poll(ctx context.Context, most int) ([]Record, error) {
 		case <-r.open.Done():
 		}
 	}
+}
+
+// attend does what the group wants; one that Subscribe has made meanwhile is polled from now on.
+func (r *Consumer) attend(ctx context.Context, g **group) error {
+	if *g == nil {
+		if *g = r.groupOf(); *g != nil {
+			(*g).polling(1)
+		}
+	}
+	return (*g).attend(ctx)
 }
 
 // trouble is why there may be no records.
