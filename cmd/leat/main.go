@@ -80,8 +80,9 @@ func newRoot() *cobra.Command {
 		Use:   "leat",
 		Short: "A durable, partitioned commit log that every Kafka client can use",
 		Long: "leat is a durable, partitioned commit log that every Kafka client can use.\n\n" +
-			"  leat serve                  a broker on localhost:9092 with its data under ./data\n" +
-			"  kcat -b localhost:9092 -L   and any Kafka client talks to it",
+			"  leat serve                              a broker on localhost:9092 with its data under ./data\n" +
+			"  echo hello | leat produce greetings     writes a record to it, as any Kafka client does\n" +
+			"  leat consume greetings --from-beginning reads it",
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          usageArgs(cobra.NoArgs),

@@ -19,6 +19,9 @@ import (
 	"github.com/leatmq/leat/record"
 )
 
+// flushMargin is how much longer than --timeout the end may take: records that cannot be sent shall say themselves why.
+const flushMargin = 2 * time.Second
+
 // producing is `leat produce` as its flags make it.
 type producing struct {
 	clusterFlags
@@ -177,7 +180,7 @@ func (f *producing) run(cmd *cobra.Command, topic string, files []string) error 
 	if interrupted {
 		progress.say("Sending what was read; Ctrl-C again to give it up.")
 	}
-	flushing, cancel := context.WithTimeout(context.Background(), f.timeout)
+	flushing, cancel := context.WithTimeout(context.Background(), f.timeout+flushMargin)
 	defer cancel()
 	if err := producer.Close(flushing); failed == nil && err != nil && s.failure() == nil {
 		failed = err
@@ -225,6 +228,19 @@ func (f *producing) explain(topic string, err error) error {
 	}
 	if e, ok := errors.AsType[*client.RecordTooLargeError](err); ok {
 		return atLine(err, fmt.Errorf("the record takes up to %d bytes, more than --max-request-size (%d)", e.Size, e.Limit))
+	}
+	if e, ok := errors.AsType[*client.DeliveryTimeoutError](err); ok {
+		what := "could not be sent"
+		if e.Sent {
+			what = "were sent and not acknowledged, so they may be there all the same,"
+		}
+		if e.Last == nil {
+			return fmt.Errorf("records of partition %d %s within %v; look at the broker, or wait longer with --timeout", e.Partition, what, f.timeout)
+		}
+		return fmt.Errorf("records of partition %d %s within %v: %w", e.Partition, what, f.timeout, f.adviseClient(e.Last))
+	}
+	if errors.Is(err, client.ErrClosed) || errors.Is(err, context.DeadlineExceeded) && client.Code(err) == protocol.None && !client.Retriable(err) {
+		return fmt.Errorf("not all records could be sent to %s within %v; look at the broker, or wait longer with --timeout", f.servers[0], f.timeout)
 	}
 	if client.Code(err) == protocol.MessageTooLarge {
 		return fmt.Errorf("%w; the topic's max.message.bytes is the limit: `leat topic alter %s --config max.message.bytes=N` changes it", err, topic)

@@ -216,3 +216,11 @@ func TestProduceTogether(t *testing.T) {
 		t.Errorf("%q", out)
 	}
 }
+
+// produceRecords writes values to a topic.
+func produceRecords(t *testing.T, addr, topic, lines string) {
+	t.Helper()
+	if code, out, errs := leatOn(t.Context(), strings.NewReader(lines), "produce", topic, "--bootstrap-server", addr); code != 0 {
+		t.Fatalf("exit code %d, %s%s", code, out, errs)
+	}
+}

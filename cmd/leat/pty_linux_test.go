@@ -140,14 +140,6 @@ func (s *session) exit() int {
 	}
 }
 
-// produceRecords writes values to a topic.
-func produceRecords(t *testing.T, addr, topic, lines string) {
-	t.Helper()
-	if code, out, errs := leatOn(t.Context(), strings.NewReader(lines), "produce", topic, "--bootstrap-server", addr); code != 0 {
-		t.Fatalf("exit code %d, %s%s", code, out, errs)
-	}
-}
-
 // Who types is told how it works; Ctrl-D ends, and so does Ctrl-C: both with what was typed.
 func TestTerminalProduce(t *testing.T) {
 	if testing.Short() {
