@@ -6,7 +6,6 @@ import (
 	"math/bits"
 	"slices"
 	"sync"
-	"sync/atomic"
 )
 
 // smallestBuffer is the size of the smallest buffers; the others double it.
@@ -24,11 +23,9 @@ func (e *BufferFullError) Error() string {
 
 // bufferPool is the memory of a producer's batches: what is used and what is kept for later is never more than the limit.
 type bufferPool struct {
-	limit   int64
-	largest int // bytes of the largest buffers that are kept for later
-	// starving: somebody waits for memory, and batches should leave. onStarve is called, without a lock, when that begins.
-	starving atomic.Bool
-	onStarve func()
+	limit    int64
+	largest  int    // bytes of the largest buffers that are kept for later
+	onStarve func() // called, without a lock, when somebody begins to wait: batches should leave
 
 	mu struct {
 		sync.Mutex
@@ -117,7 +114,6 @@ func (m *bufferPool) wait(ctx context.Context, n int) ([]byte, error) {
 	}
 	w := &memoryWaiter{size, make(chan []byte, 1)}
 	m.mu.waiting = append(m.mu.waiting, w)
-	m.starving.Store(true)
 	m.mu.Unlock()
 	m.onStarve()
 	select {
@@ -163,7 +159,6 @@ func (m *bufferPool) serveLocked() {
 		m.mu.waiting[0].ready <- buf
 		m.mu.waiting = slices.Delete(m.mu.waiting, 0, 1)
 	}
-	m.starving.Store(false)
 }
 
 // inUse is the bytes of buffers that are not given back.

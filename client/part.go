@@ -23,7 +23,7 @@ type part struct {
 	queue     queue    // guarded by mu
 	telling   bool     // guarded by mu: somebody tells of finished batches, and will of those that follow
 	told      []*flush // guarded by mu: those that wait for the batch that is told of now
-	firstSize int      // guarded by mu: bytes of the last batch, which the next one has room for at once
+	firstSize int      // guarded by mu: bytes of the last batches, which the next one has room for at once
 }
 
 func newPart(p *Producer, t *topicParts, number int32) *part {
@@ -51,7 +51,7 @@ func (t *part) publish() (send, expire int64) {
 
 // closed follows when the open batch has been closed. mu is held.
 func (t *part) closed(b *batch) {
-	t.firstSize = b.builder.Size()
+	t.firstSize = max(b.builder.Size(), t.firstSize/2)
 	t.topic.partitioner.BatchClosed(t.number)
 }
 
@@ -72,11 +72,12 @@ func (t *part) moveTo(s *sender) {
 // send adds a record. now: its batch does not linger.
 func (t *part) send(ctx context.Context, r *Record, done func(Delivery, error), now bool) error {
 	bound := recordBound(r)
-	at := r.Timestamp
-	if at.IsZero() {
-		at = time.Now()
+	var ms int64
+	if r.Timestamp.IsZero() {
+		ms = t.producer.clock.now()
+	} else {
+		ms = r.Timestamp.UnixMilli()
 	}
-	ms := at.UnixMilli()
 	t.mu.Lock()
 	if t.queue.fatal != nil || !t.queue.append(bound, ms, r, done) {
 		if err := t.sendSlowly(ctx, bound, ms, r, done); err != nil {
@@ -119,9 +120,10 @@ func (t *part) sendSlowly(ctx context.Context, bound int, ms int64, r *Record, d
 			buf = p.pool.try(need)
 		}
 		if buf == nil {
+			size := max(need, t.firstSize)
 			t.mu.Unlock()
 			var err error
-			buf, err = p.waitForMemory(ctx, need)
+			buf, err = p.waitForMemory(ctx, size)
 			t.mu.Lock()
 			if err != nil {
 				return err
@@ -155,7 +157,6 @@ func (t *part) begin(buf []byte) {
 	p := t.producer
 	b, now := p.batches.Get().(*batch), p.now()
 	b.reset(buf, record.Options{Codec: p.config.Compression, Level: p.config.CompressionLevel}, now, now+nanos(p.config.DeliveryTimeout))
-	b.leave = p.pool.starving.Load()
 	t.queue.open = b
 	t.note()
 }

@@ -40,6 +40,7 @@ type Producer struct {
 	origin  time.Time  // of now
 	purpose purpose
 	pool    *bufferPool
+	clock   *stampClock
 	batches sync.Pool // of *batch
 
 	ctx     context.Context
@@ -68,7 +69,7 @@ func (c *Client) NewProducer(config ProducerConfig) (*Producer, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Producer{client: c, config: config, origin: time.Now(), purpose: purpose(fmt.Sprint("produce ", producers.Add(1)))}
+	p := &Producer{client: c, config: config, origin: time.Now(), clock: newStampClock(), purpose: purpose(fmt.Sprint("produce ", producers.Add(1)))}
 	p.batches.New = func() any { return &batch{} }
 	p.pool = newBufferPool(config.BufferMemory, config.BatchSize, p.hurry)
 	p.rules = queueRules{linger: nanos(config.Linger), maxInFlight: config.MaxInFlight, idempotent: !config.NotIdempotent, backoff: func(n int) int64 { return nanos(c.backoff(n)) }}

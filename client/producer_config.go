@@ -27,7 +27,7 @@ type ProducerConfig struct {
 	// is by default.
 	NotIdempotent bool
 
-	BatchSize      int           // bytes of a batch, before compression; a full one leaves at once; 256 KiB
+	BatchSize      int           // bytes of a batch, before compression; a full one leaves at once; 512 KiB
 	Linger         time.Duration // how long a batch waits for more records; 5 ms; negative: not at all
 	MaxRequestSize int           // bytes of a request with several batches, and of one record; 1 MiB
 	MaxInFlight    int           // requests on their way to each broker; 5, which is the most for an idempotent producer
@@ -46,7 +46,7 @@ type ProducerConfig struct {
 // withDefaults is the configuration as it is used, or what is wrong with it.
 func (c ProducerConfig) withDefaults() (ProducerConfig, error) {
 	c.NotIdempotent = c.NotIdempotent || c.Acks != AcksAll
-	orDefault(&c.BatchSize, 256<<10)
+	orDefault(&c.BatchSize, 512<<10)
 	orDefault(&c.Linger, 5*time.Millisecond)
 	c.Linger = max(c.Linger, 0)
 	orDefault(&c.MaxRequestSize, 1<<20)

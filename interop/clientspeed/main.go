@@ -1,0 +1,198 @@
+//go:build linux
+
+// Command clientspeed compares what clients cost: the CPU time of the client's process for each record, not the broker's. It starts one broker, and lets the clients take turns at the
+// same work against it, in this process:
+//
+//	cd interop && go run ./clientspeed
+//
+// A turn begins with a garbage collection and a warm-up. CPU time is getrusage's for this process, allocations are those of the Go runtime; both are of the whole turn, with whatever
+// the client does beside. Every acknowledgement is checked.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"runtime"
+	"runtime/pprof"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/leatmq/leat/interop/harness"
+)
+
+// work is what a client does in a turn.
+type work struct {
+	addr, topic string
+	size        int           // bytes of a record's value
+	length      time.Duration // how long it is measured
+	warmup      time.Duration
+	maxRecords  int64
+	meter       *meter
+}
+
+// client is a client that takes turns.
+type client struct {
+	name    string
+	produce func(ctx context.Context, w work) error
+}
+
+var clients = []client{{"leat", leatProduce}, {"franz-go", franzProduce}}
+
+func main() {
+	var names, sizes string
+	var rounds int
+	var w work
+	flag.StringVar(&names, "clients", "", "which, with commas between; default all")
+	flag.StringVar(&sizes, "sizes", "100,1024", "bytes of records' values")
+	flag.IntVar(&rounds, "rounds", 5, "turns of each client")
+	flag.DurationVar(&w.length, "turn", 2*time.Second, "how long a turn measures")
+	flag.DurationVar(&w.warmup, "warmup", 500*time.Millisecond, "how long a turn runs before")
+	flag.Int64Var(&w.maxRecords, "max-records", 5_000_000, "records of a turn at most")
+	profile := flag.String("cpuprofile", "", "file for a CPU profile of all turns")
+	flag.Parse()
+	if *profile != "" {
+		f, err := os.Create(*profile)
+		if err == nil {
+			err = pprof.StartCPUProfile(f)
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "clientspeed:", err)
+			os.Exit(1)
+		}
+		defer pprof.StopCPUProfile()
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, w, names, sizes, rounds); err != nil {
+		fmt.Fprintln(os.Stderr, "clientspeed:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, w work, names, sizes string, rounds int) error {
+	dir, err := os.MkdirTemp("", "leat-clientspeed-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	bin, err := harness.BuildLeat(dir)
+	if err != nil {
+		return err
+	}
+	peer, err := harness.LaunchLeat(dir, bin)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = peer.Stop() }()
+	w.addr = peer.Addr
+	for size := range strings.SplitSeq(sizes, ",") {
+		if _, err := fmt.Sscan(size, &w.size); err != nil {
+			return fmt.Errorf("-sizes %s: %w", sizes, err)
+		}
+		results := map[string][]sample{}
+		for round := range rounds {
+			for _, c := range clients {
+				if names != "" && !slices.Contains(strings.Split(names, ","), c.name) {
+					continue
+				}
+				w.topic = fmt.Sprintf("%s-%d-%d", c.name, w.size, round)
+				s, err := turn(ctx, c, w)
+				if err != nil {
+					return fmt.Errorf("%s: %w", c.name, err)
+				}
+				results[c.name] = append(results[c.name], s)
+			}
+		}
+		print(w.size, results)
+	}
+	return nil
+}
+
+// sample is what a turn measured.
+type sample struct {
+	perSecond, perCPUSecond, allocs float64 // records, records, allocations of a record
+	kernel                          float64 // share of the CPU time
+}
+
+func turn(ctx context.Context, c client, w work) (sample, error) {
+	if err := createTopic(ctx, w.addr, w.topic); err != nil {
+		return sample{}, err
+	}
+	w.meter = &meter{}
+	runtime.GC()
+	if err := c.produce(ctx, w); err != nil {
+		return sample{}, err
+	}
+	return w.meter.sample(), deleteTopic(ctx, w.addr, w.topic)
+}
+
+// meter measures between start and stop.
+type meter struct {
+	records  int64
+	begin    time.Time
+	cpu      time.Duration
+	kernel   time.Duration // of it
+	mallocs  uint64
+	duration time.Duration
+}
+
+func (m *meter) start() {
+	m.begin, m.mallocs = time.Now(), mallocs()
+	m.cpu, m.kernel = cpuTime()
+}
+
+func (m *meter) stop(records int64) {
+	cpu, kernel := cpuTime()
+	m.duration, m.cpu, m.kernel, m.mallocs, m.records = time.Since(m.begin), cpu-m.cpu, kernel-m.kernel, mallocs()-m.mallocs, records
+}
+
+func (m *meter) sample() sample {
+	n := float64(m.records)
+	return sample{n / m.duration.Seconds(), n / m.cpu.Seconds(), float64(m.mallocs) / n, m.kernel.Seconds() / m.cpu.Seconds()}
+}
+
+// cpuTime is this process's CPU time, and the kernel's part of it.
+func cpuTime() (all, kernel time.Duration) {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		panic(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano()), time.Duration(u.Stime.Nano())
+}
+
+func mallocs() uint64 {
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.Mallocs
+}
+
+func median(all []sample, of func(sample) float64) float64 {
+	values := make([]float64, len(all))
+	for i, s := range all {
+		values[i] = of(s)
+	}
+	slices.Sort(values)
+	return values[len(values)/2]
+}
+
+func print(size int, results map[string][]sample) {
+	fmt.Printf("\nproduce, %d B\n%-10s %14s %18s %8s %8s %14s   %s\n", size, "client", "records/s", "records/CPU s", "ns CPU", "kernel", "allocs/record", "records/CPU s of each turn")
+	for _, c := range clients {
+		all := results[c.name]
+		if len(all) == 0 {
+			continue
+		}
+		perCPU := median(all, func(s sample) float64 { return s.perCPUSecond })
+		var turns []string
+		for _, s := range all {
+			turns = append(turns, fmt.Sprintf("%.0f", s.perCPUSecond))
+		}
+		fmt.Printf("%-10s %14.0f %18.0f %8.0f %7.0f%% %14.4f   %s\n", c.name, median(all, func(s sample) float64 { return s.perSecond }), perCPU, 1e9/perCPU, 100*median(all, func(s sample) float64 { return s.kernel }),
+			median(all, func(s sample) float64 { return s.allocs }), strings.Join(turns, " "))
+	}
+}
