@@ -23,6 +23,7 @@ type consuming struct {
 	place startPlace
 
 	partitions   []int32
+	group        string
 	isolation    string
 	maxMessages  int64
 	exitAtEnd    bool
@@ -44,13 +45,15 @@ func newConsume() *cobra.Command {
 		Use:   "consume TOPIC...",
 		Short: "Read records of topics, from their end on or from anywhere else",
 		Long: "Read records of topics and print them: what is written from now on, or from where --from-beginning, --offset or --from-time say; up to the end there is now (--exit-at-end),\n" +
-			"to a number of records (--max-messages), or until Ctrl-C.\n\n" +
+			"to a number of records (--max-messages), or until Ctrl-C. With --group the members of a group share the partitions, and begin where the group's committed offsets are; offsets\n" +
+			"are committed of what is printed: every second, when a partition goes to another member, and at the end.\n\n" +
 			"Text is the values byte for byte, a line each. JSON is an object on each line, with what is not UTF-8 in Base64 (keyBase64, valueBase64). Hex is values in hexadecimal, a dash\n" +
 			"for null. " + templateHelp,
 		Example: "  leat consume orders\n" +
 			"  leat consume orders --from-beginning --exit-at-end --output json\n" +
 			"  leat consume orders --offset -10 --exit-at-end --template '%p %o %d %k %s\\n'\n" +
 			"  leat consume orders --from-time 1h --key customer-7\n" +
+			"  leat consume orders --group billing --from-beginning\n" +
 			"  leat consume orders --from-beginning --exit-at-end --count",
 		Args: usageArgs(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -66,6 +69,7 @@ func newConsume() *cobra.Command {
 	f.place.add(cmd)
 	fs.DurationVar(&f.timeout, "timeout", 30*time.Second, "how long to try while the cluster does not answer")
 	fs.Int32SliceVar(&f.partitions, "partition", nil, "only these `PARTITIONS`, such as 0,2; by default all")
+	fs.StringVar(&f.group, "group", "", "be a member of this consumer `GROUP`")
 	fs.StringVar(&f.isolation, "isolation-level", "read_uncommitted", "read_uncommitted, or read_committed: without records of transactions that are open or aborted")
 	fs.Int64Var(&f.maxMessages, "max-messages", 0, "end after so many records; 0: any number")
 	fs.BoolVar(&f.exitAtEnd, "exit-at-end", false, "end where the partitions end now")
@@ -93,6 +97,10 @@ func (f *consuming) check(changed func(string) bool) error {
 		return usageError{err}
 	}
 	switch {
+	case f.group == "" && changed("group"):
+		return usageError{errors.New("--group is given without a name")}
+	case f.group != "" && (len(f.partitions) > 0 || f.place.kind != "" && f.place.kind != "from-beginning"):
+		return usageError{errors.New("--group goes without --partition, --offset and --from-time: a group has offsets and shares the partitions itself; `leat group reset` moves its offsets")}
 	case f.maxMessages < 0 || f.idle < 0:
 		return usageError{errors.New("--max-messages and --idle-timeout are 0 or more")}
 	}
@@ -137,7 +145,10 @@ func (f *consuming) checkFormat(changed func(string) bool) error {
 }
 
 func (f *consuming) configure() error {
-	f.config = client.ConsumerConfig{OffsetReset: client.ResetEarliest}
+	f.config = client.ConsumerConfig{Group: f.group, DisableAutoCommit: true, OffsetReset: client.ResetEarliest}
+	if f.group != "" && f.place.kind == "" {
+		f.config.OffsetReset = client.ResetLatest
+	}
 	f.config.MaxWait = min(500*time.Millisecond, max(f.timeout, time.Second)/2)
 	switch f.isolation {
 	case "read_uncommitted":
@@ -157,7 +168,7 @@ func (f *consuming) run(cmd *cobra.Command) error {
 	}
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, os.Interrupt)
 	defer stop()
-	pipe := make(chan os.Signal, 1) // else the signal would end the program
+	pipe := make(chan os.Signal, 1) // else the signal would end the program before it has left its group
 	signal.Notify(pipe, syscall.SIGPIPE)
 	defer signal.Stop(pipe)
 	partitions, err := f.find(ctx)
@@ -169,11 +180,11 @@ func (f *consuming) run(cmd *cobra.Command) error {
 		return usageError{err}
 	}
 	defer c.Close()
-	consumer, err := c.NewConsumer(f.config)
-	if err != nil {
+	r := &reading{consuming: f, w: cmd.OutOrStdout(), now: time.Now}
+	f.config.OnRevoked = r.revoked
+	if r.consumer, err = c.NewConsumer(f.config); err != nil {
 		return usageError{err}
 	}
-	r := &reading{consuming: f, consumer: consumer, w: cmd.OutOrStdout(), now: time.Now}
 	if err = r.begin(ctx, partitions); err == nil {
 		err = r.all(ctx)
 	}
@@ -245,7 +256,7 @@ type startPlace struct {
 
 func (p *startPlace) add(cmd *cobra.Command) {
 	fs := cmd.Flags()
-	fs.BoolVar(&p.beginning, "from-beginning", false, "begin with the oldest record there is")
+	fs.BoolVar(&p.beginning, "from-beginning", false, "begin with the oldest record there is; with --group, where the group has no offset")
 	fs.StringVar(&p.offset, "offset", "", "begin at this `OFFSET` of each partition: a number, earliest, latest, or -N for the last N")
 	fs.StringVar(&p.time, "from-time", "", "begin with the first record not older than this `TIME`: RFC 3339, such as 2026-11-30T08:00:00Z, or a duration before now, such as 1h30m")
 }

@@ -11,12 +11,14 @@ import (
 	"time"
 
 	"github.com/leatmq/leat/client"
+	"github.com/leatmq/leat/protocol"
 )
 
 const (
-	pollRecords  = 2000                   // at most, of one poll
-	endCheck     = 100 * time.Millisecond // how often positions are looked at when no records come
-	leaveTimeout = 5 * time.Second        // for closing
+	pollRecords    = 2000                   // at most, of one poll
+	commitInterval = time.Second            // of a group's offsets
+	endCheck       = 100 * time.Millisecond // how often positions are looked at when no records come
+	leaveTimeout   = 5 * time.Second        // for the last commit and leaving the group
 )
 
 // reading is one run of `leat consume`.
@@ -29,6 +31,12 @@ type reading struct {
 	ends  map[client.TopicPartition]int64 // of --exit-at-end
 	out   []byte
 	shown int64 // records that were printed or counted
+
+	unsaved   bool                                       // something was printed and not committed
+	printed   map[client.TopicPartition]client.Committed // how far, since the last commit
+	commitAt  time.Time
+	broken    bool  // whoever read the output is gone: what it was given last is not committed
+	commitErr error // of the last commit
 }
 
 // begin gives the consumer its partitions and the places to begin at.
@@ -39,6 +47,9 @@ func (r *reading) begin(ctx context.Context, partitions []client.TopicPartition)
 		if r.ends, err = r.consumer.Offsets(ctx, client.Latest, partitions...); err != nil {
 			return err
 		}
+	}
+	if r.group != "" {
+		return r.consumer.Subscribe(r.topics...)
 	}
 	starts, err := r.starts(ctx, partitions)
 	if err != nil {
@@ -110,12 +121,18 @@ func (r *reading) all(ctx context.Context) error {
 			if err != context.DeadlineExceeded && r.now().Sub(quietSince) >= r.timeout { //nolint:errorlint // with nothing else in it, all is well
 				return err
 			}
+			if err := r.commit(ctx); err != nil {
+				return err
+			}
 			continue
 		case err != nil:
 			return err
 		}
 		quietSince = r.now()
 		if err := r.show(records); err != nil {
+			return err
+		}
+		if err := r.commit(ctx); err != nil {
 			return err
 		}
 	}
@@ -131,17 +148,23 @@ func (r *reading) poll(ctx context.Context, quietSince time.Time) ([]client.Reco
 	if r.ends != nil {
 		wait = min(wait, endCheck)
 	}
+	if r.unsaved && r.group != "" {
+		wait = min(wait, commitInterval)
+	}
 	ctx, cancel := context.WithTimeout(ctx, max(wait, 0))
 	defer cancel()
 	return r.consumer.Poll(ctx, r.most())
 }
 
-// most is how many records one poll may bring.
+// most is how many records one poll may bring: what is behind the last one that is printed must not be committed.
 func (r *reading) most() int {
-	if r.maxMessages == 0 || r.only != nil {
-		return pollRecords
+	switch {
+	case r.maxMessages > 0 && r.only == nil:
+		return int(min(pollRecords, r.maxMessages-r.shown))
+	case r.maxMessages > 0 && r.group != "":
+		return 1
 	}
-	return int(min(pollRecords, r.maxMessages-r.shown))
+	return pollRecords
 }
 
 // enough says whether that was all that was asked for.
@@ -180,19 +203,76 @@ func (r *reading) show(records []client.Record) error {
 			r.out = r.format(r.out, rec)
 		}
 	}
-	if len(r.out) == 0 {
-		return nil
+	if len(r.out) > 0 {
+		if _, err := r.w.Write(r.out); err != nil {
+			return err
+		}
+		if cap(r.out) > 8<<20 {
+			r.out = nil
+		}
 	}
-	_, err := r.w.Write(r.out)
-	if cap(r.out) > 8<<20 {
-		r.out = nil
+	r.note(records)
+	return nil
+}
+
+// note remembers how far records were printed.
+func (r *reading) note(records []client.Record) {
+	if r.group == "" {
+		return
+	}
+	r.unsaved = true
+	if r.printed == nil {
+		r.printed = map[client.TopicPartition]client.Committed{}
+	}
+	for i := range records {
+		rec := &records[i]
+		if i+1 == len(records) || records[i+1].Partition != rec.Partition || records[i+1].Topic != rec.Topic {
+			r.printed[client.TopicPartition{Topic: rec.Topic, Partition: rec.Partition}] = client.Committed{Offset: rec.Offset + 1, LeaderEpoch: rec.LeaderEpoch}
+		}
+	}
+}
+
+// saved notes how a commit went.
+func (r *reading) saved(err error) error {
+	if r.unsaved = err != nil; !r.unsaved {
+		clear(r.printed)
 	}
 	return err
 }
 
+// commit commits the group's offsets of what was printed, now and then. Where the member is in the middle of a rebalance, or out of the group, others may read that again.
+func (r *reading) commit(ctx context.Context) error {
+	if r.group == "" || !r.unsaved || r.now().Before(r.commitAt) {
+		return nil
+	}
+	r.commitAt = r.now().Add(commitInterval)
+	err := r.consumer.Commit(ctx)
+	switch client.Code(err) {
+	case protocol.RebalanceInProgress, protocol.IllegalGeneration, protocol.UnknownMemberID:
+		return nil
+	}
+	return r.saved(err)
+}
+
+// revoked commits before partitions are given up, to another member or at the end. The consumer calls it within Poll and Close.
+func (r *reading) revoked([]client.TopicPartition) {
+	if !r.unsaved {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), min(r.timeout, leaveTimeout))
+	defer cancel()
+	if r.broken {
+		r.commitErr = r.saved(r.consumer.CommitOffsets(ctx, r.printed))
+		return
+	}
+	r.commitErr = r.saved(r.consumer.Commit(ctx))
+	clear(r.printed) // they are somebody else's now
+}
+
 // quiet is nil for an error that is a way to end: Ctrl-C, or nobody reads the output any more.
 func (r *reading) quiet(ctx context.Context, err error) error {
-	if brokenPipe(err) || ctx.Err() != nil {
+	r.broken = brokenPipe(err)
+	if r.broken || ctx.Err() != nil {
 		return nil
 	}
 	return err
@@ -207,9 +287,14 @@ func brokenPipe(err error) bool {
 	return runtime.GOOS == "windows" && ok && (errno == 109 || errno == 232) // ERROR_BROKEN_PIPE, ERROR_NO_DATA
 }
 
-// end closes the consumer.
+// end commits what was printed, and leaves the group.
 func (r *reading) end(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(r.timeout, leaveTimeout))
 	defer cancel()
-	return r.consumer.Close(ctx)
+	r.commitErr = nil
+	err := r.consumer.Close(ctx)
+	if r.commitErr != nil {
+		return fmt.Errorf("the offsets of the last records are not committed, others of the group will read them again: %w", r.commitErr)
+	}
+	return err
 }
