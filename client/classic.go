@@ -49,12 +49,12 @@ func newClassic(config *ConsumerConfig) *classic {
 type outcome uint8
 
 const (
-	proceed  outcome = iota // it went well
-	again                   // the same once more: at once when the answer was to have asked otherwise, else after a pause
-	search                  // the coordinator is another one: after a pause
-	rejoin                  // join, with what it has
-	lost                    // it is not in the group, or not in this generation: what it had is not its own any more
-	tellUser                // the user must know, and nothing is done before he does
+	proceed   outcome = iota // it went well
+	again                    // the same once more: at once when the answer was to have asked otherwise, else after a pause
+	findAgain                // the coordinator is another one: after a pause
+	rejoin                   // join, with what it has
+	lost                     // it is not in the group, or not in this generation: what it had is not its own any more
+	tellUser                 // the user must know, and nothing is done before he does
 )
 
 func (m *classic) who() identity {
@@ -194,7 +194,7 @@ func (m *classic) refused(code int16) (outcome, error) {
 	case protocol.None:
 		return proceed, nil
 	case protocol.NotCoordinator, protocol.CoordinatorNotAvailable:
-		return search, err
+		return findAgain, err
 	case protocol.RebalanceInProgress:
 		return rejoin, err
 	case protocol.UnknownMemberID:

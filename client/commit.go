@@ -163,6 +163,7 @@ func (r *Consumer) askGroup(ctx context.Context, ask func(context.Context, *rpc.
 		if err != nil {
 			return err
 		}
+		who := r.identity()
 		if err = ask(ctx, conn); err == nil {
 			return nil
 		}
@@ -171,17 +172,25 @@ func (r *Consumer) askGroup(ctx context.Context, ask func(context.Context, *rpc.
 			r.client.forgetCoordinator(r.config.Group)
 		case protocol.UnknownTopicID, protocol.UnknownTopicOrPartition:
 			r.client.stale()
-		case protocol.RebalanceInProgress: // it ends when Poll is called
-			return err
-		case protocol.StaleMemberEpoch: // the next heartbeat tells the new one
 		}
-		if !Retriable(err) && Code(err) != protocol.StaleMemberEpoch {
+		if !r.passes(err, who) {
 			return err
 		}
 		if ended := r.client.sleep(ctx, r.client.backoff(tries)); ended != nil {
 			return giveUp(ended, err)
 		}
 	}
+}
+
+// passes says whether an error of the coordinator may go away by itself. One about the member does when the group is changing its generation, or has just done so.
+func (r *Consumer) passes(err error, who identity) bool {
+	switch Code(err) {
+	case protocol.IllegalGeneration, protocol.RebalanceInProgress:
+		return r.groupOf().unsettled(who)
+	case protocol.StaleMemberEpoch: // the next heartbeat tells the new one
+		return true
+	}
+	return Retriable(err)
 }
 
 // tryCommit commits once.

@@ -19,8 +19,10 @@ import (
 // While the member waits for Poll it goes on beating. When Poll is not called for MaxPollInterval, the member leaves the group by itself, and the next Poll begins anew.
 type group struct {
 	r    *Consumer
-	kick chan struct{} // one place: something of mu has changed that the member must know
-	stop chan struct{} // closed: the member is to end
+	kick chan struct{}   // one place: something of mu has changed that the member must know
+	stop chan struct{}   // closed: the member is to end
+	life context.Context // ends after stop: nothing more is asked for
+	kill context.CancelFunc
 	done chan struct{} // closed when it has
 
 	mu struct {
@@ -34,6 +36,7 @@ type group struct {
 		missing  int       // how often in a row a topic was not there
 		askAt    time.Time // when it is asked for again
 		who      identity
+		joining  bool             // a generation is about to become the next
 		owned    []TopicPartition // what the user has
 		commitAt time.Time        // of the next automatic commit
 	}
@@ -95,6 +98,7 @@ func (r *Consumer) ensureGroup(sub *subscription) (g *group, fresh bool) {
 		return r.mu.group, false
 	}
 	g = &group{r: r, kick: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{})}
+	g.life, g.kill = context.WithCancel(r.ctx)
 	g.mu.who = identity{generation: -1}
 	g.mu.commitAt = time.Now().Add(r.config.AutoCommitInterval)
 	r.mu.group, r.mu.member = g, newMembership(g)
@@ -110,6 +114,8 @@ func newMembership(g *group) membership {
 	switch {
 	case g.r.config.Group == "":
 		return &solo{g: g}
+	case g.r.config.Protocol == ConsumerProtocol:
+		return newConsumerDriver(g)
 	default:
 		return newClassicDriver(g)
 	}
@@ -140,6 +146,23 @@ func (g *group) identify(who identity) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.mu.who = who
+}
+
+// joining notes that the group changes over to another generation, in which the member is (or not any more). Commits wait for the end of it.
+func (g *group) joining(yes bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.mu.joining = yes
+}
+
+// unsettled says whether a commit as who may be refused only because the generation changes.
+func (g *group) unsettled(who identity) bool {
+	if g == nil {
+		return false
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.mu.joining || g.mu.who.member == who.member && g.mu.who.generation != who.generation
 }
 
 // polling notes that Poll has begun (+1) or returned (-1).
@@ -335,6 +358,16 @@ func (g *group) close(ctx context.Context, member membership) error {
 		return nil
 	}
 	close(g.stop)
+	if len(g.owned()) > 0 { // there may be something to commit, which needs a generation that the coordinator knows
+		t := time.NewTimer(closeGrace)
+		defer t.Stop()
+		select {
+		case <-g.done:
+		case <-t.C:
+		case <-ctx.Done():
+		}
+	}
+	g.kill()
 	<-g.done
 	if owned := g.owned(); len(owned) > 0 {
 		g.apply(ctx, &change{kind: revokeChange, partitions: owned})
@@ -342,8 +375,11 @@ func (g *group) close(ctx context.Context, member membership) error {
 	return member.leave(ctx)
 }
 
+// closeGrace is how long a member that joins is let finish before it closes: it waits for the others.
+const closeGrace = 5 * time.Second
+
 // exchange asks on a connection and waits for the answer as long as it may take. Who gives up breaks the connection: nothing must wait behind the answer.
-func exchange(ctx context.Context, stop <-chan struct{}, conn *rpc.Conn, req kmsg.Request, timeout time.Duration) (kmsg.Response, error) {
+func exchange(ctx context.Context, conn *rpc.Conn, req kmsg.Request, timeout time.Duration) (kmsg.Response, error) {
 	type answer struct {
 		resp kmsg.Response
 		err  error
@@ -355,7 +391,7 @@ func exchange(ctx context.Context, stop <-chan struct{}, conn *rpc.Conn, req kms
 	select {
 	case a := <-got:
 		return a.resp, a.err
-	case <-stop:
+	case <-ctx.Done():
 		conn.Break(ErrClosed)
 		return nil, ErrClosed
 	}

@@ -29,6 +29,7 @@ func newCrew(t testing.TB, config ConsumerConfig, settings ...string) *crew {
 	config.Group, config.OffsetReset = "g", ResetEarliest
 	orDefault(&config.HeartbeatInterval, 20*time.Millisecond)
 	orDefault(&config.MaxWait, 20*time.Millisecond)
+	settings = append(settings, "group.consumer.min.heartbeat.interval.ms=20", "group.consumer.heartbeat.interval.ms=20")
 	return &crew{rig: newRig(t, settings...), config: config, got: map[string]int{}, owned: map[string][]TopicPartition{}, news: make(chan struct{}, 1)}
 }
 
@@ -187,6 +188,7 @@ var protocols = map[string]ConsumerConfig{
 	"eager":       {Assignors: []assign.Assignor{assign.Range}},
 	"sticky":      {Assignors: []assign.Assignor{assign.Sticky}},
 	"cooperative": {Assignors: []assign.Assignor{assign.CooperativeSticky}},
+	"consumer":    {Protocol: ConsumerProtocol},
 }
 
 // Members come and go; everything is read once, by whoever has it, for offsets are committed when partitions change hands.
@@ -276,7 +278,13 @@ func TestGroupPattern(t *testing.T) {
 
 // A topic that does not exist is told of, and read when it is there.
 func TestGroupMissingTopic(t *testing.T) {
-	w := newCrew(t, ConsumerConfig{})
+	for name, config := range protocols {
+		t.Run(name, func(t *testing.T) { groupMissingTopic(t, config) })
+	}
+}
+
+func groupMissingTopic(t *testing.T, config ConsumerConfig) {
+	w := newCrew(t, config)
 	w.topic("t", 1)
 	a := w.join("a", topics("t", "later"))
 	w.awaitShares("a:1")
@@ -302,7 +310,13 @@ func TestGroupMissingTopic(t *testing.T) {
 
 // A static member that comes back gets what it had, and nobody else notices; another one with its name fences it.
 func TestGroupStatic(t *testing.T) {
-	w := newCrew(t, ConsumerConfig{})
+	for name, config := range protocols {
+		t.Run(name, func(t *testing.T) { groupStatic(t, config) })
+	}
+}
+
+func groupStatic(t *testing.T, config ConsumerConfig) {
+	w := newCrew(t, config)
 	w.topic("t", 4)
 	static := func(c *ConsumerConfig) { c.InstanceID = "one" }
 	a := w.join("a", topics("t"), static)
@@ -321,6 +335,14 @@ func TestGroupStatic(t *testing.T) {
 	}
 	w.mu.Unlock()
 	w.join("c", topics("t"), static)
+	if config.Protocol == ConsumerProtocol { // who comes first stays
+		w.await("c refused", func() bool {
+			return strings.Contains(strings.Join(w.events, ","), "c: group g: the instance id one is still in use")
+		})
+		w.close(a)
+		w.awaitShares("a:0 b:2 c:2")
+		return
+	}
 	w.await("a fenced", func() bool { return strings.Contains(strings.Join(w.events, ","), "a: group g: ") })
 	w.awaitShares("a:0 b:2 c:2")
 	if err := a.c.Commit(w.ctx); Code(err) != protocol.UnknownMemberID && err != nil {
@@ -330,7 +352,14 @@ func TestGroupStatic(t *testing.T) {
 
 // One who does not poll leaves, and what he had is others'; when he polls again he is told what he lost, and joins.
 func TestGroupMaxPollInterval(t *testing.T) {
-	w := newCrew(t, ConsumerConfig{MaxPollInterval: 300 * time.Millisecond})
+	for name, config := range protocols {
+		t.Run(name, func(t *testing.T) { groupMaxPollInterval(t, config) })
+	}
+}
+
+func groupMaxPollInterval(t *testing.T, config ConsumerConfig) {
+	config.MaxPollInterval = 300 * time.Millisecond
+	w := newCrew(t, config)
 	w.topic("t", 2)
 	a := w.join("a", topics("t"))
 	w.awaitShares("a:2")
@@ -399,9 +428,15 @@ func TestSubscribeWithoutGroup(t *testing.T) {
 
 // Closing in the middle of anything leaves nothing behind.
 func TestGroupCloseAtOnce(t *testing.T) {
-	w := newCrew(t, ConsumerConfig{})
+	for name, config := range protocols {
+		t.Run(name, func(t *testing.T) { groupCloseAtOnce(t, config) })
+	}
+}
+
+func groupCloseAtOnce(t *testing.T, config ConsumerConfig) {
+	w := newCrew(t, config)
 	w.topic("t", 2)
-	for range 20 {
+	for range 10 {
 		c := w.consumer(w.config)
 		if err := c.Subscribe("t"); err != nil {
 			t.Fatal(err)
