@@ -4,7 +4,7 @@
 //
 // # Two drivers
 //
-// "epoll" (Linux) runs a few event loops on gnet's poller. One loop owns a connection: its descriptor, its framer, its
+// "epoll" (Linux) runs a few event loops. One loop owns a connection: its descriptor, its framer, its
 // pipeline and its place in epoll are touched by that loop only. File ranges leave by sendfile(2).
 //
 // "net" (every platform, and TLS everywhere) runs a reader and a writer goroutine per connection over the standard

@@ -213,7 +213,7 @@ func newAcceptor(s *epollServer, ln net.Listener) (*acceptor, error) {
 		return nil, err
 	}
 	l := s.loops[0]
-	if err := l.poller.AddRead(attach(a.fd), false); err != nil {
+	if err := l.poller.add(a.fd, readEvents); err != nil {
 		unix.Close(a.fd)
 		return nil, err
 	}
@@ -274,7 +274,7 @@ func (a *acceptor) pause(err error) {
 	a.srv.acceptPauses.Add(1)
 	a.srv.lines.Log(slog.LevelWarn, "accepting pauses", "err", err, "connections", a.srv.connections.Load())
 	l := a.srv.loops[0]
-	l.poller.Delete(a.fd)
+	l.poller.remove(a.fd)
 	time.AfterFunc(acceptPause, func() { l.post(resumeAcceptTask, a) })
 }
 
@@ -284,7 +284,7 @@ func resumeAcceptTask(arg any) error {
 	if a.fd < 0 {
 		return nil
 	}
-	if err := a.srv.loops[0].poller.AddRead(attach(a.fd), false); err != nil {
+	if err := a.srv.loops[0].poller.add(a.fd, readEvents); err != nil {
 		a.pause(err)
 	}
 	return nil

@@ -299,8 +299,7 @@ func (c *epollConn) endReason() error {
 	return ErrServerClosed
 }
 
-// updateInterest tells epoll what to wait for, if that changed. The poller cannot watch for "write only" or "nothing" by
-// modification, so these go through deletion.
+// updateInterest tells epoll what to wait for, if that changed.
 func (c *epollConn) updateInterest() {
 	var want uint8
 	mayRead := c.mayRead()
@@ -321,29 +320,23 @@ func (c *epollConn) updateInterest() {
 	c.interest = want
 }
 
+// changeInterest takes a connection that waits for nothing out of epoll: else its end would be an event again and again.
 func (c *epollConn) changeInterest(want uint8) error {
 	p := c.loop.poller
-	a := attach(c.fd)
-	if c.interest == 0 {
-		switch want {
-		case wantRead:
-			return p.AddRead(a, false)
-		case wantWrite:
-			return p.AddWrite(a, false)
-		}
-		return p.AddReadWrite(a, false)
+	var events uint32
+	if want&wantRead != 0 {
+		events |= readEvents
 	}
-	switch want {
-	case wantRead:
-		return p.ModRead(a, false)
-	case wantRead | wantWrite:
-		return p.ModReadWrite(a, false)
+	if want&wantWrite != 0 {
+		events |= writeEvents
 	}
-	err := p.Delete(c.fd)
-	if err == nil && want == wantWrite {
-		err = p.AddWrite(a, false)
+	switch {
+	case want == 0:
+		return p.remove(c.fd)
+	case c.interest == 0:
+		return p.add(c.fd, events)
 	}
-	return err
+	return p.mod(c.fd, events)
 }
 
 func (c *epollConn) countMuted(muted bool) {

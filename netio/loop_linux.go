@@ -2,16 +2,11 @@ package netio
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"sync"
 	"sync/atomic"
 
-	gneterrors "github.com/panjf2000/gnet/v2/pkg/errors"
-	"github.com/panjf2000/gnet/v2/pkg/logging"
-	"github.com/panjf2000/gnet/v2/pkg/netpoll"
 	"golang.org/x/sys/unix"
 )
 
@@ -36,7 +31,7 @@ var (
 // answers given inside OnRequest cost no system call.
 type loop struct {
 	srv       *epollServer
-	poller    *netpoll.Poller
+	poller    *poller
 	acceptors map[int]*acceptor
 	conns     map[int]*epollConn
 	buf       []byte // loopBuffer bytes for reading
@@ -57,25 +52,24 @@ type loop struct {
 	ready  atomic.Pointer[Call]
 	postMu struct {
 		sync.RWMutex
-		ended bool // the poller is closed; its descriptor may be somebody else's
+		ended bool // the poller is closed or will be; its descriptor may be somebody else's
 	}
 }
 
 func newLoop(s *epollServer) (*loop, error) {
-	quietGnet()
-	p, err := netpoll.OpenPoller()
+	p, err := newPoller()
 	if err != nil {
+		return nil, err
+	}
+	turnFd, err := watchedEventfd(p, 0)
+	if err != nil {
+		p.close()
 		return nil, fmt.Errorf("netio: %w", err)
 	}
-	turnFd, err := watchedEventfd(p, false)
-	if err != nil {
-		p.Close()
-		return nil, fmt.Errorf("netio: %w", err)
-	}
-	wakeFd, err := watchedEventfd(p, true)
+	wakeFd, err := watchedEventfd(p, unix.EPOLLET)
 	if err != nil {
 		unix.Close(turnFd)
-		p.Close()
+		p.close()
 		return nil, fmt.Errorf("netio: %w", err)
 	}
 	return &loop{
@@ -92,26 +86,21 @@ func newLoop(s *epollServer) (*loop, error) {
 	}, nil
 }
 
-func watchedEventfd(p *netpoll.Poller, edgeTriggered bool) (int, error) {
+func watchedEventfd(p *poller, how uint32) (int, error) {
 	fd, err := unix.Eventfd(0, unix.EFD_NONBLOCK|unix.EFD_CLOEXEC)
 	if err != nil {
 		return -1, os.NewSyscallError("eventfd", err)
 	}
-	if err := p.AddRead(attach(fd), edgeTriggered); err != nil {
+	if err := p.add(fd, readEvents|how); err != nil {
 		unix.Close(fd)
 		return -1, err
 	}
 	return fd, nil
 }
 
-func attach(fd int) *netpoll.PollAttachment { return &netpoll.PollAttachment{FD: fd} }
-
 // run is the life of the loop. It returns nil when it was told to end.
 func (l *loop) run() error {
-	err := l.poller.Polling(l.onEvent)
-	if errors.Is(err, gneterrors.ErrEngineShutdown) {
-		err = nil
-	}
+	err := l.poller.run(l.onEvent)
 	reason := err
 	if reason == nil {
 		reason = ErrServerClosed
@@ -120,8 +109,12 @@ func (l *loop) run() error {
 	return err
 }
 
-// end closes the connections and makes the loop unreachable.
+// end makes the loop unreachable and closes the connections, also those that were still on their way to it.
 func (l *loop) end(reason error) {
+	l.postMu.Lock()
+	l.postMu.ended = true
+	l.postMu.Unlock()
+	l.poller.runTasks()
 	for _, c := range l.conns {
 		c.close(reason)
 	}
@@ -131,12 +124,9 @@ func (l *loop) end(reason error) {
 		l.srv.finish(c)
 		c = next
 	}
-	l.postMu.Lock()
-	l.postMu.ended = true
-	l.postMu.Unlock()
 	unix.Close(l.turnFd)
 	unix.Close(l.wakeFd)
-	l.poller.Close()
+	l.poller.close()
 }
 
 func (l *loop) reportDrained() {
@@ -153,7 +143,8 @@ func (l *loop) post(fn func(any) error, arg any) bool {
 	if l.postMu.ended {
 		return false
 	}
-	return l.poller.Trigger(0, fn, arg) == nil // 0: gnet's high priority, which keeps the order
+	l.poller.post(fn, arg)
+	return true
 }
 
 // one is what is written to an eventfd. Its counter lasts for 1<<64 - 2 of them.
@@ -170,7 +161,7 @@ func (l *loop) wake() {
 
 // onEvent is the poller's callback. The descriptor may have been closed, and even reused, earlier in the same batch of
 // events; then reading it says EAGAIN and nothing happens.
-func (l *loop) onEvent(fd int, ev netpoll.IOEvent, _ netpoll.IOFlags) error {
+func (l *loop) onEvent(fd int, ev uint32) {
 	c := l.conns[fd]
 	if c == nil {
 		switch a := l.acceptors[fd]; {
@@ -182,7 +173,7 @@ func (l *loop) onEvent(fd int, ev netpoll.IOEvent, _ netpoll.IOFlags) error {
 		case a != nil:
 			a.accept()
 		}
-		return nil
+		return
 	}
 	l.enter()
 	const trouble = unix.EPOLLHUP | unix.EPOLLERR
@@ -193,7 +184,6 @@ func (l *loop) onEvent(fd int, ev netpoll.IOEvent, _ netpoll.IOFlags) error {
 		c.writable()
 	}
 	l.exit()
-	return nil
 }
 
 // push hands a completed call to the loop. Any goroutine.
@@ -318,7 +308,7 @@ func (l *loop) register(c *epollConn) {
 	c.updateInterest()
 }
 
-func endTask(any) error { return gneterrors.ErrEngineShutdown }
+func endTask(any) error { return errEnd }
 
 func drainTask(arg any) error {
 	l := arg.(*loop)
@@ -399,14 +389,3 @@ func (l *loop) unlink(c *epollConn) {
 	}
 	c.older, c.newer = nil, nil
 }
-
-// quietGnet sends what gnet's poller has to say to slog: its own default is standard output, which is the program's.
-var quietGnet = sync.OnceFunc(func() { logging.SetDefaultLoggerAndFlusher(gnetLog{}, nil) })
-
-type gnetLog struct{}
-
-func (gnetLog) Debugf(format string, args ...any) { slog.Debug(fmt.Sprintf(format, args...)) }
-func (gnetLog) Infof(format string, args ...any)  { slog.Info(fmt.Sprintf(format, args...)) }
-func (gnetLog) Warnf(format string, args ...any)  { slog.Warn(fmt.Sprintf(format, args...)) }
-func (gnetLog) Errorf(format string, args ...any) { slog.Error(fmt.Sprintf(format, args...)) }
-func (gnetLog) Fatalf(format string, args ...any) { slog.Error(fmt.Sprintf(format, args...)) }

@@ -227,24 +227,6 @@ func TestRequestAllocatesNothing(t *testing.T) {
 	}
 }
 
-// The poller's own logger must not write to standard output, which is the program's.
-func TestPollerDoesNotPrint(t *testing.T) {
-	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close()
-	quietGnet()
-	old := os.Stdout
-	os.Stdout = w
-	gnetLog{}.Errorf("from the poller: %d", 1)
-	os.Stdout = old
-	w.Close()
-	if b, _ := io.ReadAll(r); len(b) != 0 {
-		t.Errorf("printed %q", b)
-	}
-}
-
 // A request that another goroutine answers, from the socket and back, allocates nothing in the steady state: neither the frame, nor the call, nor waking
 // the loop.
 func TestRequestAnsweredElsewhereAllocatesNothing(t *testing.T) {

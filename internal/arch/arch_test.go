@@ -36,7 +36,7 @@ var layers = []struct {
 
 // forbidden names imports that no layer number would catch.
 var forbidden = []struct{ from, to, reason string }{
-	{"client", "github.com/panjf2000/gnet", "users of the client must not inherit the server's event loop"},
+	{"client", module + "/netio", "users of the client must not inherit the server's event loop"},
 	{"client", module + "/engine", "users of the client must not inherit the storage engine"},
 	{"engine", module + "/protocol", "storage does not know the wire"},
 	{"engine", module + "/netio", "storage does not know the network"},
