@@ -69,6 +69,18 @@ func (m *bufferPool) try(n int) []byte {
 	return m.takeLocked(m.sizeFor(n))
 }
 
+// force is a buffer of at least n bytes, even beyond the limit: for what takes the place of another that is about to be given back.
+func (m *bufferPool) force(n int) []byte {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	size := m.sizeFor(n)
+	if buf := m.takeLocked(size); buf != nil {
+		return buf
+	}
+	m.mu.used += int64(size)
+	return make([]byte, 0, size)
+}
+
 func (m *bufferPool) takeLocked(size int) []byte {
 	if size <= m.largest {
 		if free := &m.mu.free[m.class(size)]; len(*free) > 0 {

@@ -23,11 +23,12 @@ type part struct {
 	queue     queue    // guarded by mu
 	telling   bool     // guarded by mu: somebody tells of finished batches, and will of those that follow
 	told      []*flush // guarded by mu: those that wait for the batch that is told of now
+	largest   int      // guarded by mu: bytes of a batch, before compression; BatchSize, unless the broker found that too large
 	firstSize int      // guarded by mu: bytes of the last batches, which the next one has room for at once
 }
 
 func newPart(p *Producer, t *topicParts, number int32) *part {
-	part := &part{producer: p, topic: t, number: number}
+	part := &part{producer: p, topic: t, number: number, largest: p.config.BatchSize}
 	part.queue = queue{rules: &t.rules, partition: number, producerID: record.NoProducerID}
 	part.note()
 	return part
@@ -115,12 +116,12 @@ func (t *part) sendSlowly(ctx context.Context, bound int, ms int64, r *Record, d
 			t.closed(b)
 			t.note()
 		}
-		buf := p.pool.try(max(need, t.firstSize))
-		if buf == nil && t.firstSize > need {
+		size := max(need, min(t.firstSize, t.largest))
+		buf := p.pool.try(size)
+		if buf == nil && size > need {
 			buf = p.pool.try(need)
 		}
 		if buf == nil {
-			size := max(need, t.firstSize)
 			t.mu.Unlock()
 			var err error
 			buf, err = p.waitForMemory(ctx, size)
@@ -141,10 +142,10 @@ func (t *part) sendSlowly(ctx context.Context, bound int, ms int64, r *Record, d
 func (t *part) grow(bound int) bool {
 	p, b := t.producer, t.queue.open
 	size := b.builder.Size()
-	if size+bound > p.config.BatchSize {
+	if size+bound > t.largest {
 		return false
 	}
-	buf := p.pool.try(max(size+bound, min(2*(size+b.builder.Room()), p.config.BatchSize)))
+	buf := p.pool.try(max(size+bound, min(2*(size+b.builder.Room()), t.largest)))
 	if buf == nil {
 		return false
 	}
@@ -152,11 +153,16 @@ func (t *part) grow(bound int) bool {
 	return true
 }
 
+// options are those of all batches, but for the producer's numbers.
+func (p *Producer) options() record.Options {
+	return record.Options{Codec: p.config.Compression, Level: p.config.CompressionLevel}
+}
+
 // begin opens a batch.
 func (t *part) begin(buf []byte) {
 	p := t.producer
 	b, now := p.batches.Get().(*batch), p.now()
-	b.reset(buf, record.Options{Codec: p.config.Compression, Level: p.config.CompressionLevel}, now, now+nanos(p.config.DeliveryTimeout))
+	b.reset(buf, p.options(), now, now+nanos(p.config.DeliveryTimeout))
 	t.queue.open = b
 	t.note()
 }
@@ -263,6 +269,14 @@ func (t *part) blocked(err error, now int64) {
 // answered hands in what became of a batch in flight.
 func (t *part) answered(b *batch, a answer, now int64) {
 	t.mu.Lock()
+	if halves := []*batch(nil); a.kind == tooLarge {
+		if halves = t.split(b); halves != nil {
+			t.queue.replace(b, halves)
+			t.drop(b)
+			t.tell()
+			return
+		}
+	}
 	t.queue.answered(b, a, now)
 	err := t.queue.fatal
 	t.tell()

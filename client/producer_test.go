@@ -3,6 +3,7 @@ package client
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"sync"
 	"testing"
@@ -150,6 +151,62 @@ func TestProduceMany(t *testing.T) {
 		for g := range goroutines {
 			if key := fmt.Sprintf("%s %d", name, g); next[key] != each {
 				t.Errorf("%s: %d records", key, next[key])
+			}
+		}
+	}
+}
+
+// A batch that is larger than the topic allows is divided until its parts are not, and those that follow are smaller; a record that is too large by itself fails, and only that one.
+func TestBatchTooLarge(t *testing.T) {
+	l := startLeat(t, vfs.NewMem(1))
+	for codec := range record.Zstd + 1 {
+		for _, plain := range []bool{false, true} {
+			topic := fmt.Sprintf("%v-%t", codec, plain)
+			l.topic(topic, 1, "max.message.bytes=3000")
+			p := producer(t, l.client(), ProducerConfig{Compression: codec, Linger: 50 * time.Millisecond, NotIdempotent: plain, MaxInFlight: map[bool]int{true: 1}[plain]})
+			random := rand.New(rand.NewPCG(1, 2))
+			large := make([]byte, 5000)
+			for i := range large {
+				large[i] = byte(random.Uint32())
+			}
+			var failed []string
+			told := 0
+			for n := range 3000 {
+				r := &Record{Topic: topic, Key: fmt.Append(nil, n), Value: fmt.Append(nil, random.Uint64()), Timestamp: time.UnixMilli(int64(1_700_000_000_000 - 17*n))}
+				if n == 777 {
+					r.Value = large
+				}
+				key, want := string(r.Key), n
+				err := p.Send(t.Context(), r, func(d Delivery, err error) {
+					if err != nil {
+						failed = append(failed, key+" "+Code(err).Name())
+					}
+					if told != want {
+						t.Errorf("told of %d after %d", want, told-1)
+					}
+					told++
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := p.Flush(within(t, patience)); err != nil {
+				t.Fatal(err)
+			}
+			if told != 3000 || len(failed) != 1 || failed[0] != "777 MESSAGE_TOO_LARGE" {
+				t.Errorf("%s: told of %d; failed: %v", topic, told, failed)
+			}
+			got := l.log(topic, 0)
+			for i, r := range got {
+				if i >= 777 {
+					i++
+				}
+				if r.key != fmt.Sprint(i) || r.ms != int64(1_700_000_000_000-17*i) {
+					t.Fatalf("%s: %d is %+v", topic, i, r)
+				}
+			}
+			if used := p.pool.inUse(); len(got) != 2999 || used != 0 {
+				t.Errorf("%s: %d records, %d bytes are used", topic, len(got), used)
 			}
 		}
 	}

@@ -3,6 +3,7 @@ package client
 import (
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/leatmq/leat/protocol"
@@ -284,6 +285,7 @@ const (
 	outOfOrder                 // refused for its number
 	unknownProducer            // not appended: the broker has forgotten the producer
 	rejected                   // not appended, and never will be
+	tooLarge                   // rejected, but parts of it might not be: replace comes first where it can be divided
 	fatal                      // nothing will be appended any more
 )
 
@@ -296,6 +298,8 @@ func kindOf(code protocol.Code) answerKind {
 		return outOfOrder
 	case protocol.UnknownProducerID:
 		return unknownProducer
+	case protocol.MessageTooLarge, protocol.RecordListTooLarge:
+		return tooLarge
 	case protocol.InvalidProducerEpoch, protocol.ProducerFenced:
 		return fatal
 	}
@@ -310,6 +314,9 @@ func (q *queue) answered(b *batch, a answer, now int64) {
 	q.flying--
 	if !b.numbered && (a.kind == outOfOrder || a.kind == unknownProducer || a.kind == fatal) {
 		a.kind = rejected // it has no number that could be wrong
+	}
+	if a.kind == tooLarge {
+		a.kind = rejected
 	}
 	if a.kind != appended && a.kind != rejected && q.fatal != nil {
 		b.finish(q.fatal)
@@ -344,6 +351,17 @@ func (q *queue) answered(b *batch, a answer, now int64) {
 	case fatal:
 		q.end(&FatalError{fmt.Errorf("another producer with its id has written to %s: %w", q.where(), a.err)})
 		b.finish(q.fatal)
+	}
+}
+
+// replace puts others in the place of a batch in flight that was rejected: they have its records.
+func (q *queue) replace(b *batch, others []*batch) {
+	q.flying--
+	q.halted, q.gap = true, q.gap || b.numbered
+	i := q.head + slices.Index(q.live(), b)
+	q.sealed = slices.Replace(q.sealed, i, i+1, others...)
+	if q.fatal != nil {
+		q.end(q.fatal)
 	}
 }
 

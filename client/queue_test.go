@@ -361,6 +361,44 @@ func TestSequenceWraps(t *testing.T) {
 	b.want(b.takeAll(), "0@2147483643 x3", "0@2147483646 x3", "0@1 x3")
 }
 
+// What takes the place of a batch that was too large goes before those behind it, in a new epoch; when the producer has ended meanwhile, it fails in its turn.
+func TestReplace(t *testing.T) {
+	for _, ended := range []bool{false, true} {
+		b := newBench(t, nil)
+		b.add(9)
+		flying := b.takeAll()
+		b.answer(flying[0], answer{offset: 0, appendMs: -1})
+		if ended {
+			b.q.end(errors.New("ended"))
+		}
+		var halves []*batch
+		for _, numbers := range [][]int{{3}, {4, 5}} {
+			half := &batch{}
+			half.reset(make([]byte, 0, 1024), record.Options{}, b.now, b.now+testLimit)
+			for _, n := range numbers {
+				half.add(0, &Record{Value: strconv.AppendInt(nil, int64(n), 10)}, flying[1].dones[n-3])
+			}
+			halves = append(halves, half)
+		}
+		b.q.replace(flying[1], halves)
+		b.answer(flying[2], coded(protocol.OutOfOrderSequenceNumber))
+		if ended {
+			if len(b.told) != 9 || b.told[3].err == nil || b.told[8].err == nil {
+				t.Errorf("told %+v", b.told)
+			}
+			continue
+		}
+		first := b.want(b.takeAll(), "1@0 x1")
+		b.answer(first[0], answer{offset: 3, appendMs: -1})
+		for i, batch := range b.want(b.takeAll(), "1@1 x2", "1@3 x3") {
+			b.answer(batch, answer{offset: int64(4 + 2*i), appendMs: -1})
+		}
+		if len(b.told) != 9 || b.told[8].d.Offset != 8 {
+			t.Errorf("told %+v", b.told)
+		}
+	}
+}
+
 // Without idempotence there are no numbers and no gaps.
 func TestNotIdempotent(t *testing.T) {
 	b := newBench(t, func(r *queueRules) { r.idempotent = false })
