@@ -24,6 +24,7 @@ type consuming struct {
 
 	partitions   []int32
 	group        string
+	protocol     string
 	isolation    string
 	maxMessages  int64
 	exitAtEnd    bool
@@ -70,6 +71,7 @@ func newConsume() *cobra.Command {
 	fs.DurationVar(&f.timeout, "timeout", 30*time.Second, "how long to try while the cluster does not answer")
 	fs.Int32SliceVar(&f.partitions, "partition", nil, "only these `PARTITIONS`, such as 0,2; by default all")
 	fs.StringVar(&f.group, "group", "", "be a member of this consumer `GROUP`")
+	fs.StringVar(&f.protocol, "group-protocol", "classic", "how the members of the group agree: classic, or consumer (KIP-848: the broker assigns, and nothing stops meanwhile)")
 	fs.StringVar(&f.isolation, "isolation-level", "read_uncommitted", "read_uncommitted, or read_committed: without records of transactions that are open or aborted")
 	fs.Int64Var(&f.maxMessages, "max-messages", 0, "end after so many records; 0: any number")
 	fs.BoolVar(&f.exitAtEnd, "exit-at-end", false, "end where the partitions end now")
@@ -99,6 +101,8 @@ func (f *consuming) check(changed func(string) bool) error {
 	switch {
 	case f.group == "" && changed("group"):
 		return usageError{errors.New("--group is given without a name")}
+	case f.group == "" && changed("group-protocol"):
+		return usageError{errors.New("--group-protocol is for members of a --group")}
 	case f.group != "" && (len(f.partitions) > 0 || f.place.kind != "" && f.place.kind != "from-beginning"):
 		return usageError{errors.New("--group goes without --partition, --offset and --from-time: a group has offsets and shares the partitions itself; `leat group reset` moves its offsets")}
 	case f.maxMessages < 0 || f.idle < 0:
@@ -150,6 +154,13 @@ func (f *consuming) configure() error {
 		f.config.OffsetReset = client.ResetLatest
 	}
 	f.config.MaxWait = min(500*time.Millisecond, max(f.timeout, time.Second)/2)
+	switch f.protocol {
+	case "classic":
+	case "consumer":
+		f.config.Protocol = client.ConsumerProtocol
+	default:
+		return usageError{fmt.Errorf("--group-protocol is classic or consumer, not %q", f.protocol)}
+	}
 	switch f.isolation {
 	case "read_uncommitted":
 	case "read_committed":

@@ -25,7 +25,7 @@ func TestConsumeGroup(t *testing.T) {
 	tr.feed("a:1\nb:2\na:3\n", "produce keyed --key-separator :")
 	tr.run("consume keyed --group h --key a --max-messages 1 --from-beginning")
 	tr.run("consume keyed --group h --count --exit-at-end")
-	for _, args := range []string{"--group=", "--group g --partition 0", "--group g --offset 5", "--group g --from-time 1h"} {
+	for _, args := range []string{"--group=", "--group g --partition 0", "--group g --offset 5", "--group g --from-time 1h", "--group g --group-protocol share", "--group-protocol consumer"} {
 		tr.run("consume t " + args)
 	}
 	tr.compare("produce/group")
@@ -70,8 +70,17 @@ func (f *following) line(t *testing.T) string {
 
 // The members of a group share the partitions; when one ends, by Ctrl-C or because nobody reads it any more, the other has all, and no record is printed twice.
 func TestConsumeGroupShares(t *testing.T) {
+	for _, protocol := range []string{"classic", "consumer"} {
+		t.Run(protocol, func(t *testing.T) {
+			t.Parallel()
+			groupShares(t, protocol)
+		})
+	}
+}
+
+func groupShares(t *testing.T, protocol string) {
 	b := leattest.New(t, "num.partitions=2")
-	args := []string{"t", "--group", "g", "--from-beginning", "--template", `%p %s\n`, "--bootstrap-server", b.Addr()}
+	args := []string{"t", "--group", "g", "--group-protocol", protocol, "--from-beginning", "--template", `%p %s\n`, "--bootstrap-server", b.Addr()}
 	put := func(value string) {
 		t.Helper()
 		for p := range 2 {

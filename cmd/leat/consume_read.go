@@ -248,7 +248,7 @@ func (r *reading) commit(ctx context.Context) error {
 	r.commitAt = r.now().Add(commitInterval)
 	err := r.consumer.Commit(ctx)
 	switch client.Code(err) {
-	case protocol.RebalanceInProgress, protocol.IllegalGeneration, protocol.UnknownMemberID:
+	case protocol.RebalanceInProgress, protocol.IllegalGeneration, protocol.UnknownMemberID, protocol.StaleMemberEpoch, protocol.FencedMemberEpoch:
 		return nil
 	}
 	return r.saved(err)
