@@ -210,6 +210,19 @@ func TestAsyncUnreadable(t *testing.T) {
 	if _, ok := errors.AsType[*NotKafkaError](<-told); !ok || c.Err() == nil {
 		t.Error("it goes on")
 	}
+	addr = serve(t, func(p *peer) {
+		p.greet()
+		_, v, id, _ := p.request()
+		p.answer(id+1, list(v, 0)) // another's
+		_, _ = io.Copy(io.Discard, p.conn)
+	})
+	c = dial(t, addr, Options{})
+	if err := c.GoRaw(t.Context(), rawList(), 0, func(_ []byte, err error) { told <- err }); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := errors.AsType[*NotKafkaError](<-told); !ok {
+		t.Error("another's answer is taken")
+	}
 	if v, err := c.Version(16, 2); v != 2 || err != nil {
 		t.Errorf("version %d, %v", v, err)
 	}

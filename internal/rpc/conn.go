@@ -320,6 +320,9 @@ func (c *Conn) read() {
 		x := c.dequeue()
 		if x == nil || x.id != id {
 			c.fail(&NotKafkaError{Addr: c.addr, Why: "it sent an answer that nobody asked for"})
+			if x != nil {
+				x.deliver(nil, c.Err())
+			}
 			return
 		}
 		c.release()
@@ -330,7 +333,7 @@ func (c *Conn) read() {
 func (c *Conn) readAnswer() (id int32, body []byte, err error) {
 	var head [8]byte
 	if n, err := io.ReadFull(c.reader, head[:4]); err != nil {
-		if n > 0 {
+		if n > 0 && head[0] != 0 {
 			return 0, nil, &NotKafkaError{Addr: c.addr, Why: fmt.Sprintf("its answer is %q", head[:n])}
 		}
 		return 0, nil, &LostError{Addr: c.addr, Err: err}

@@ -20,7 +20,10 @@ func (e *UnreachableError) Error() string {
 func (e *UnreachableError) Unwrap() error { return e.Err }
 
 // NotKafkaError: whoever is there does not keep to Kafka's protocol.
-type NotKafkaError struct{ Addr, Why string }
+type NotKafkaError struct {
+	Addr, Why string
+	Silent    bool // it said nothing, or not all of an answer: it may be a broker that ends or begins
+}
 
 func (e *NotKafkaError) Error() string {
 	return fmt.Sprintf("%s does not speak Kafka's protocol: %s", e.Addr, e.Why)

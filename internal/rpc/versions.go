@@ -56,12 +56,12 @@ func (c *Conn) askVersions(ctx context.Context, version int16) (*kmsg.ApiVersion
 func (c *Conn) notKafka(err error) error {
 	if lost, ok := errors.AsType[*LostError](err); ok {
 		if errors.Is(lost.Err, io.EOF) {
-			return &NotKafkaError{Addr: c.addr, Why: "it closed the connection when it was asked for its versions"}
+			return &NotKafkaError{Addr: c.addr, Silent: true, Why: "it closed the connection when it was asked for its versions"}
 		}
-		return &NotKafkaError{Addr: c.addr, Why: "the connection broke when it was asked for its versions (" + lost.Err.Error() + ")"}
+		return &NotKafkaError{Addr: c.addr, Silent: true, Why: "the connection broke when it was asked for its versions (" + lost.Err.Error() + ")"}
 	}
 	if _, ok := errors.AsType[*TimeoutError](err); ok {
-		return &NotKafkaError{Addr: c.addr, Why: "it took the connection and did not answer in time"}
+		return &NotKafkaError{Addr: c.addr, Silent: true, Why: "it took the connection and did not answer in time"}
 	}
 	return err
 }
