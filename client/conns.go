@@ -32,6 +32,7 @@ type conns struct {
 	mu     struct {
 		sync.Mutex
 		slots  map[connKey]*connSlot
+		proven map[string]bool // addresses at which there has been a broker
 		closed bool
 	}
 }
@@ -48,7 +49,7 @@ type connSlot struct {
 
 func (cs *conns) init(c *Client) {
 	cs.client = c
-	cs.mu.slots = map[connKey]*connSlot{}
+	cs.mu.slots, cs.mu.proven = map[connKey]*connSlot{}, map[string]bool{}
 }
 
 // get is a connection that works, or did a moment ago.
@@ -122,11 +123,11 @@ func (cs *conns) dial(key connKey, s *connSlot, pause time.Duration) {
 	}
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
-	if s.err = err; err != nil {
+	if s.err = cs.judgeLocked(key.addr, s.failures, err); err != nil {
 		s.failures++
 		s.notBefore = time.Now().Add(c.backoff(s.failures))
 	} else {
-		s.failures = 0
+		s.failures, cs.mu.proven[key.addr] = 0, true
 		if s.gone || cs.mu.closed {
 			cs.discard(conn)
 			s.err = ErrClosed
@@ -136,6 +137,17 @@ func (cs *conns) dial(key connKey, s *connSlot, pause time.Duration) {
 	}
 	close(s.dialing)
 	s.dialing = nil
+}
+
+// silentTries is how often in a row whoever is at an address where no broker has been may say nothing before it is taken for something else.
+const silentTries = 3
+
+// judgeLocked is the error of an attempt after others that failed. A broker that is killed, or not ready, hangs up as well as something that is no broker does.
+func (cs *conns) judgeLocked(addr string, failures int, err error) error {
+	if e, ok := errors.AsType[*NotKafkaError](err); ok && e.Silent && (cs.mu.proven[addr] || failures < silentTries-1) {
+		return &LostError{Addr: addr, Err: err}
+	}
+	return err
 }
 
 // dialNet makes the connection under Kafka's protocol.

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/leatmq/leat/protocol"
 	"github.com/leatmq/leat/record"
 )
 
@@ -254,8 +255,19 @@ func (t *part) ended(err error) {
 // expire fails what is too old.
 func (t *part) expire(now int64) {
 	t.mu.Lock()
-	t.queue.expire(now)
+	t.queue.expire(now, t.cause())
 	t.tell()
+}
+
+// cause is why nothing is sent though it is due.
+func (t *part) cause() error {
+	if err := t.producer.idError.Load(); err != nil {
+		return *err
+	}
+	if t.sender.Load().broker < 0 {
+		return &Error{Code: protocol.LeaderNotAvailable, Where: t.queue.where()}
+	}
+	return nil
 }
 
 // blocked notes why nothing can be sent now.

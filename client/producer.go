@@ -50,6 +50,7 @@ type Producer struct {
 	requests sync.WaitGroup
 	ended    atomic.Pointer[error] // why nothing is taken any more
 	id       atomic.Int64          // of an idempotent producer; record.NoProducerID: not known
+	idError  atomic.Pointer[error] // why it is not known yet
 	last     atomic.Pointer[topicParts]
 
 	mu struct {

@@ -351,7 +351,7 @@ func TestDeliveryTimeout(t *testing.T) {
 			}
 			for range 3 {
 				err := <-failed
-				if e, ok := errors.AsType[*DeliveryTimeoutError](err); !ok || e.Topic != "a" || e.Sent != (name == "silent" || name == "refused") {
+				if e, ok := errors.AsType[*DeliveryTimeoutError](err); !ok || e.Topic != "a" || e.Last == nil || e.Sent != (name == "silent" || name == "refused") {
 					t.Errorf("%s: %v", name, err)
 				}
 			}

@@ -2,6 +2,8 @@ package client
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 
@@ -147,13 +149,16 @@ func (p *Producer) learnID() {
 		}
 		if err == nil {
 			p.id.Store(id)
+			p.idError.Store(nil)
 			p.wakeAll()
 			return
 		}
-		if !Retriable(err) {
-			p.fail(&FatalError{err})
+		_, unsupported := errors.AsType[*UnsupportedError](err)
+		if _, refused := errors.AsType[*Error](err); unsupported || refused && !Retriable(err) {
+			p.fail(&FatalError{fmt.Errorf("it gets no id, without which it cannot be idempotent (NotIdempotent): %w", err)})
 			return
 		}
+		p.idError.Store(&err)
 		p.client.config.Logger.Debug("no producer id", "err", err)
 		if p.client.sleep(p.ctx, p.client.backoff(tries)) != nil {
 			return

@@ -179,8 +179,8 @@ func (q *queue) expireAt() int64 {
 	return never
 }
 
-// expire fails what is too old, in order.
-func (q *queue) expire(now int64) {
+// expire fails what is too old, in order. cause is why it was not sent, where no attempt says it better; it may be nil.
+func (q *queue) expire(now int64, cause error) {
 	if q.open != nil && q.open.deadline <= now {
 		q.seal()
 	}
@@ -191,7 +191,10 @@ func (q *queue) expire(now int64) {
 		if b.state == inFlight || b.deadline > now {
 			return
 		}
-		q.abandon(b, &DeliveryTimeoutError{q.rules.topic, q.partition, b.unknown, b.err})
+		if b.err != nil {
+			cause = b.err
+		}
+		q.abandon(b, &DeliveryTimeoutError{q.rules.topic, q.partition, b.unknown, cause})
 	}
 }
 

@@ -251,7 +251,7 @@ func TestGapAfterTimeout(t *testing.T) {
 	if b.q.expireAt() != 1000 {
 		t.Errorf("expires at %d", b.q.expireAt())
 	}
-	b.q.expire(b.now)
+	b.q.expire(b.now, nil)
 	b.tell()
 	if e, ok := errors.AsType[*DeliveryTimeoutError](b.told[2].err); !ok || len(b.told) != 3 || !e.Sent || e.Error() !=
 		"records for a-3 were not acknowledged within the delivery timeout: the connection to b1 is lost: <nil>" {
@@ -269,12 +269,12 @@ func TestExpire(t *testing.T) {
 	b := newBench(t, nil)
 	b.add(4)
 	b.q.blocked(errors.New("no leader"), 0)
-	b.q.expire(999)
+	b.q.expire(999, nil)
 	if b.tell(); len(b.told) != 0 {
 		t.Error("too early")
 	}
 	b.now = 1000
-	b.q.expire(b.now)
+	b.q.expire(b.now, nil)
 	b.tell()
 	if len(b.told) != 4 || b.told[0].err.Error() != "records for a-3 could not be sent within the delivery timeout: no leader" {
 		t.Errorf("told %+v", b.told)
@@ -525,7 +525,7 @@ func runModel(t *testing.T, seed uint64) {
 		case !calm && r.IntN(20) == 0:
 			b.now += testLimit / 2
 		}
-		b.q.expire(b.now)
+		b.q.expire(b.now, nil)
 		b.tell()
 	}
 	for range 300 {
