@@ -186,7 +186,9 @@ func (f *consuming) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	c, err := client.New(f.clientConfig())
+	config := f.clientConfig()
+	config.MetadataMaxAge = growthCheck
+	c, err := client.New(config)
 	if err != nil {
 		return usageError{err}
 	}

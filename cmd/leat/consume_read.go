@@ -7,12 +7,16 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"slices"
 	"syscall"
 	"time"
 
 	"github.com/leatmq/leat/client"
 	"github.com/leatmq/leat/protocol"
 )
+
+// growthCheck is how often a consumer that reads all partitions looks whether there are more.
+var growthCheck = 10 * time.Second
 
 const (
 	pollRecords    = 2000                   // at most, of one poll
@@ -37,6 +41,10 @@ type reading struct {
 	commitAt  time.Time
 	broken    bool  // whoever read the output is gone: what it was given last is not committed
 	commitErr error // of the last commit
+
+	growAt     time.Time // when to look for more partitions
+	quietSince time.Time // no records since then
+	wellAt     time.Time // the cluster could be asked then
 }
 
 // begin gives the consumer its partitions and the places to begin at.
@@ -108,29 +116,26 @@ func (r *reading) startsAt(ctx context.Context, at int64, partitions []client.To
 
 // all reads until it is enough.
 func (r *reading) all(ctx context.Context) error {
-	quietSince := r.now()
+	r.quietSince, r.wellAt = r.now(), r.now()
 	for !r.enough() {
-		records, err := r.poll(ctx, quietSince)
+		if err := r.grow(ctx); err != nil {
+			return err
+		}
+		records, err := r.poll(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case errors.Is(err, context.DeadlineExceeded):
-			if r.idle > 0 && r.now().Sub(quietSince) >= r.idle {
-				return nil
-			}
-			if err != context.DeadlineExceeded && r.now().Sub(quietSince) >= r.timeout { //nolint:errorlint // with nothing else in it, all is well
+			if over, err := r.nothing(err); over || err != nil {
 				return err
 			}
-			if err := r.commit(ctx); err != nil {
-				return err
-			}
-			continue
 		case err != nil:
 			return err
-		}
-		quietSince = r.now()
-		if err := r.show(records); err != nil {
-			return err
+		default:
+			if err := r.show(records); err != nil {
+				return err
+			}
+			r.quietSince, r.wellAt = r.now(), r.now()
 		}
 		if err := r.commit(ctx); err != nil {
 			return err
@@ -139,11 +144,23 @@ func (r *reading) all(ctx context.Context) error {
 	return nil
 }
 
+// nothing is called when no records came: it is over when that lasts for too long, and wrong when the cluster cannot be asked for too long.
+func (r *reading) nothing(err error) (over bool, _ error) {
+	now := r.now()
+	if err == context.DeadlineExceeded { //nolint:errorlint // with nothing else in it, all is well
+		r.wellAt = now
+	}
+	if now.Sub(r.wellAt) >= r.timeout {
+		return false, err
+	}
+	return r.idle > 0 && now.Sub(r.quietSince) >= r.idle, nil
+}
+
 // poll waits for records until there is something else to look at.
-func (r *reading) poll(ctx context.Context, quietSince time.Time) ([]client.Record, error) {
-	wait := r.timeout
+func (r *reading) poll(ctx context.Context) ([]client.Record, error) {
+	wait := max(r.timeout/4, time.Millisecond) // so that trouble that has just begun does not count for long
 	if r.idle > 0 {
-		wait = min(wait, quietSince.Add(r.idle).Sub(r.now()))
+		wait = min(wait, r.quietSince.Add(r.idle).Sub(r.now()))
 	}
 	if r.ends != nil {
 		wait = min(wait, endCheck)
@@ -151,9 +168,52 @@ func (r *reading) poll(ctx context.Context, quietSince time.Time) ([]client.Reco
 	if r.unsaved && r.group != "" {
 		wait = min(wait, commitInterval)
 	}
+	if r.followsGrowth() {
+		wait = min(wait, growthCheck)
+	}
 	ctx, cancel := context.WithTimeout(ctx, max(wait, 0))
 	defer cancel()
 	return r.consumer.Poll(ctx, r.most())
+}
+
+// followsGrowth says whether partitions that are added are read, too. (A group sees to that itself.)
+func (r *reading) followsGrowth() bool {
+	return r.group == "" && len(r.partitions) == 0 && r.ends == nil
+}
+
+// grow takes partitions that were added to the topics, from their beginning.
+func (r *reading) grow(ctx context.Context) error {
+	if !r.followsGrowth() || r.now().Before(r.growAt) {
+		return nil
+	}
+	r.growAt = r.now().Add(growthCheck)
+	had := r.consumer.Assignment()
+	all := had
+	ctx, cancel := context.WithTimeout(ctx, endCheck)
+	defer cancel()
+	for _, topic := range r.topics {
+		now, err := r.consumer.Partitions(ctx, topic)
+		if _, gone := errors.AsType[*client.UnknownTopicError](err); gone {
+			return err
+		}
+		for _, tp := range now {
+			if _, has := slices.BinarySearchFunc(had, tp, client.TopicPartition.Compare); !has {
+				all = append(all, tp)
+			}
+		}
+	}
+	if len(all) == len(had) {
+		return nil
+	}
+	if err := r.consumer.Assign(all...); err != nil {
+		return err
+	}
+	for _, tp := range all[len(had):] {
+		if err := r.consumer.Seek(tp, client.Earliest); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // most is how many records one poll may bring: what is behind the last one that is printed must not be committed.

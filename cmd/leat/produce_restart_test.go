@@ -6,6 +6,7 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/leatmq/leat/client/leattest"
 )
@@ -101,6 +102,58 @@ func TestConsumeOverRestarts(t *testing.T) {
 		t.Errorf("%q, %v", rest, err)
 	}
 	if end := <-done; !strings.HasPrefix(end, "exit code 1: leat: ") || !strings.Contains(end, b.Addr()) || strings.Count(end, "\n") != 1 {
+		t.Error(end)
+	}
+}
+
+// Only a time in which the cluster cannot be asked ends a consumer, not one in which nothing is written.
+func TestConsumeNothing(t *testing.T) {
+	now := time.Unix(0, 0)
+	r := &reading{consuming: &consuming{clusterFlags: clusterFlags{timeout: time.Minute}, idle: 10 * time.Minute}, now: func() time.Time { return now }, quietSince: now, wellAt: now}
+	trouble := fmt.Errorf("%w: unreachable", context.DeadlineExceeded)
+	for minute, step := range []struct {
+		err    error
+		failed bool
+		over   bool
+	}{1: {err: context.DeadlineExceeded}, 2: {err: context.DeadlineExceeded}, 3: {err: trouble, failed: true}, 4: {err: context.DeadlineExceeded}, 10: {err: context.DeadlineExceeded, over: true}} {
+		if now = time.Unix(int64(minute)*60, 0); step.err == nil {
+			continue
+		}
+		if over, err := r.nothing(step.err); over != step.over || (err != nil) != step.failed {
+			t.Errorf("minute %d: %v, %v", minute, over, err)
+		}
+	}
+	now = now.Add(30 * time.Second)
+	if _, err := r.nothing(trouble); err != nil {
+		t.Errorf("after half a minute of trouble: %v", err)
+	}
+}
+
+// Partitions that are added while a consumer follows are read from their beginning; a topic that is deleted ends it with a sentence.
+func TestConsumeTopicChanges(t *testing.T) {
+	was := growthCheck
+	growthCheck = 50 * time.Millisecond
+	defer func() { growthCheck = was }()
+	b := leattest.New(t)
+	server := []string{"--bootstrap-server", b.Addr()}
+	produceRecords(t, b.Addr(), "t", "one\n")
+	f := follow(t, append(server, "t", "--from-beginning")...)
+	if line := f.line(t); line != "one" {
+		t.Errorf("%q", line)
+	}
+	if code, _, errs := leat(append(server, "topic", "alter", "t", "--partitions", "3")...); code != 0 {
+		t.Fatal(errs)
+	}
+	if code, _, errs := leatOn(t.Context(), strings.NewReader("two\n"), append(server, "produce", "t", "--partition", "2")...); code != 0 {
+		t.Fatal(errs)
+	}
+	if line := f.line(t); line != "two" {
+		t.Errorf("%q", line)
+	}
+	if code, _, errs := leat(append(server, "topic", "delete", "t")...); code != 0 {
+		t.Fatal(errs)
+	}
+	if end := <-f.done; !strings.HasPrefix(end, "exit code 1: leat: topic \"t\" does not exist") || strings.Count(end, "\n") != 1 {
 		t.Error(end)
 	}
 }
