@@ -25,7 +25,7 @@ var groupAPIs = []api{
 		{"nobody with another type", 0, true, func(sc scene) kmsg.Request { return joinOf(sc.g, "nobody", ofType("connect")) }},
 		{"session too short", 0, true, func(sc scene) kmsg.Request { return joinOf(sc.g, sc.member, session999) }},
 		{"session too long", 0, true, func(sc scene) kmsg.Request { return joinOf(sc.g, sc.member, sessionHour) }},
-	}, "consumer-empty"},
+	}, ""},
 	{"SyncGroup", 0, 5, false, []ask{
 		{"nobody", 0, false, func(sc scene) kmsg.Request { return syncOf(sc.g, "nobody", sc.gen) }},
 		{"no member", 0, false, func(sc scene) kmsg.Request { return syncOf(sc.g, "", sc.gen) }},
