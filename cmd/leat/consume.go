@@ -81,6 +81,8 @@ func newConsume() *cobra.Command {
 	fs.StringVar(&f.keySeparator, "key-separator", "", "print keys too, and this `TEXT` between key and value, such as : or \\t")
 	fs.StringVar(&f.key, "key", "", "only records with this `KEY`")
 	fs.BoolVar(&f.count, "count", false, "print how many records there are, at the end, and not the records")
+	cmd.ValidArgsFunction = f.completeTopics(0)
+	completeValues(cmd, map[string]string{"output": "text json hex", "group-protocol": "classic consumer", "isolation-level": "read_uncommitted read_committed", "offset": "earliest latest"})
 	return cmd
 }
 

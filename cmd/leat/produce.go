@@ -76,6 +76,8 @@ func newProduce() *cobra.Command {
 	fs.DurationVar(&f.linger, "linger", 5*time.Millisecond, "how long a batch waits for more records")
 	fs.IntVar(&f.maxRequest, "max-request-size", 1<<20, "bytes of the largest record; topics have a limit of their own, max.message.bytes")
 	fs.Float64Var(&f.rate, "rate", 0, "records per second at most; 0: as fast as it goes")
+	cmd.ValidArgsFunction = f.completeTopics(1)
+	completeValues(cmd, map[string]string{"input": "text json hex", "acks": "all 1 0", "compression": "none gzip snappy lz4 zstd", "output": "table json"})
 	return cmd
 }
 

@@ -224,3 +224,33 @@ func produceRecords(t *testing.T, addr, topic, lines string) {
 		t.Fatalf("exit code %d, %s%s", code, out, errs)
 	}
 }
+
+// Shells complete the names of topics, and the values of flags that have few.
+func TestCompletion(t *testing.T) {
+	b := leattest.New(t)
+	produceRecords(t, b.Addr(), "orders", "x\n")
+	produceRecords(t, b.Addr(), "other", "x\n")
+	t.Setenv("LEAT_BOOTSTRAP_SERVER", b.Addr())
+	for args, want := range map[string]string{
+		"consume |o":                  "orders other",
+		"consume |orders |":           "other",
+		"produce |ord":                "orders",
+		"topic |describe |ot":         "other",
+		"topic |delete |or":           "orders",
+		"produce |x |--compression |": "none gzip snappy lz4 zstd",
+		"consume |--output |":         "text json hex",
+	} {
+		words := append([]string{"__completeNoDesc"}, strings.Split(args, "|")...)
+		for i := range words {
+			words[i] = strings.TrimSpace(words[i])
+		}
+		code, out, errs := leat(words...)
+		if got, _, _ := strings.Cut(strings.Join(strings.Fields(out), " "), " :"); code != 0 || got != want {
+			t.Errorf("%s: exit code %d, %q, want %q; %s", args, code, got, want, errs)
+		}
+	}
+	t.Setenv("LEAT_BOOTSTRAP_SERVER", "127.0.0.1:1")
+	if code, out, _ := leat("__completeNoDesc", "consume", ""); code != 0 || strings.TrimSpace(out) != ":4" {
+		t.Errorf("without a broker: exit code %d, %q", code, out)
+	}
+}

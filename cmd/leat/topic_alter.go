@@ -58,6 +58,7 @@ func newTopicAlter() *cobra.Command {
 		},
 	}
 	f.add(cmd)
+	cmd.ValidArgsFunction = f.completeTopics(1)
 	fs := cmd.Flags()
 	fs.Int32Var(&f.partitions, "partitions", 0, "how many partitions the topic is to have")
 	fs.StringArrayVar(&f.configs, "config", nil, "set a configuration, `KEY=VALUE`; may be given several times")

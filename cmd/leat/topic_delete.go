@@ -51,6 +51,7 @@ func newTopicDelete() *cobra.Command {
 		},
 	}
 	f.add(cmd)
+	cmd.ValidArgsFunction = f.completeTopics(0)
 	cmd.Flags().BoolVar(&ifExists, "if-exists", false, "a topic that is not there is no error")
 	return cmd
 }

@@ -64,6 +64,7 @@ func newTopicDescribe() *cobra.Command {
 		},
 	}
 	f.add(cmd)
+	cmd.ValidArgsFunction = f.completeTopics(0)
 	cmd.Flags().BoolVar(&all, "all-topics", false, "every topic")
 	cmd.Flags().BoolVar(&allConfigs, "all-configs", false, "also the configuration that is not set for the topic")
 	return cmd
