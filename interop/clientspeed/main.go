@@ -5,6 +5,8 @@
 //
 //	cd interop && go run ./clientspeed
 //
+// With -rate, records are sent at a fixed rate, and what is measured is the time from when a record was to be sent until its acknowledgement.
+//
 // A turn begins with a garbage collection and a warm-up. CPU time is getrusage's for this process, allocations are those of the Go runtime; both are of the whole turn, with whatever
 // the client does beside. Every acknowledgement is checked.
 package main
@@ -19,6 +21,7 @@ import (
 	"runtime/pprof"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -32,6 +35,8 @@ type work struct {
 	length      time.Duration // how long it is measured
 	warmup      time.Duration
 	maxRecords  int64
+	rate        float64 // records/s; 0: as fast as it goes
+	anyOrder    bool    // the client does not tell of records in their order
 	meter       *meter
 }
 
@@ -52,6 +57,7 @@ func main() {
 	flag.IntVar(&rounds, "rounds", 5, "turns of each client")
 	flag.DurationVar(&w.length, "turn", 2*time.Second, "how long a turn measures")
 	flag.DurationVar(&w.warmup, "warmup", 500*time.Millisecond, "how long a turn runs before")
+	flag.Float64Var(&w.rate, "rate", 0, "records per second; 0: as fast as it goes")
 	flag.Int64Var(&w.maxRecords, "max-records", 5_000_000, "records of a turn at most")
 	profile := flag.String("cpuprofile", "", "file for a CPU profile of all turns")
 	flag.Parse()
@@ -117,6 +123,7 @@ func run(ctx context.Context, w work, names, sizes string, rounds int) error {
 type sample struct {
 	perSecond, perCPUSecond, allocs float64 // records, records, allocations of a record
 	kernel                          float64 // share of the CPU time
+	p50, p99                        float64 // ms, at a fixed rate
 }
 
 func turn(ctx context.Context, c client, w work) (sample, error) {
@@ -128,7 +135,11 @@ func turn(ctx context.Context, c client, w work) (sample, error) {
 	if err := c.produce(ctx, w); err != nil {
 		return sample{}, err
 	}
-	return w.meter.sample(), deleteTopic(ctx, w.addr, w.topic)
+	s := w.meter.sample()
+	if w.rate > 0 {
+		s.p50, s.p99 = w.meter.late(0.5), w.meter.late(0.99)
+	}
+	return s, deleteTopic(ctx, w.addr, w.topic)
 }
 
 // meter measures between start and stop.
@@ -139,6 +150,20 @@ type meter struct {
 	kernel   time.Duration // of it
 	mallocs  uint64
 	duration time.Duration
+
+	mu        sync.Mutex
+	latencies []time.Duration
+}
+
+// late is a quantile of the latencies, ms.
+func (m *meter) late(q float64) float64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.latencies) == 0 {
+		return 0
+	}
+	slices.Sort(m.latencies)
+	return m.latencies[int(q*float64(len(m.latencies)-1))].Seconds() * 1e3
 }
 
 func (m *meter) start() {
@@ -153,7 +178,7 @@ func (m *meter) stop(records int64) {
 
 func (m *meter) sample() sample {
 	n := float64(m.records)
-	return sample{n / m.duration.Seconds(), n / m.cpu.Seconds(), float64(m.mallocs) / n, m.kernel.Seconds() / m.cpu.Seconds()}
+	return sample{perSecond: n / m.duration.Seconds(), perCPUSecond: n / m.cpu.Seconds(), allocs: float64(m.mallocs) / n, kernel: m.kernel.Seconds() / m.cpu.Seconds()}
 }
 
 // cpuTime is this process's CPU time, and the kernel's part of it.
@@ -181,7 +206,7 @@ func median(all []sample, of func(sample) float64) float64 {
 }
 
 func print(size int, results map[string][]sample) {
-	fmt.Printf("\nproduce, %d B\n%-10s %14s %18s %8s %8s %14s   %s\n", size, "client", "records/s", "records/CPU s", "ns CPU", "kernel", "allocs/record", "records/CPU s of each turn")
+	fmt.Printf("\nproduce, %d B\n%-10s %14s %18s %8s %8s %14s %8s %8s   %s\n", size, "client", "records/s", "records/CPU s", "ns CPU", "kernel", "allocs/record", "p50 ms", "p99 ms", "records/CPU s of each turn")
 	for _, c := range clients {
 		all := results[c.name]
 		if len(all) == 0 {
@@ -192,7 +217,7 @@ func print(size int, results map[string][]sample) {
 		for _, s := range all {
 			turns = append(turns, fmt.Sprintf("%.0f", s.perCPUSecond))
 		}
-		fmt.Printf("%-10s %14.0f %18.0f %8.0f %7.0f%% %14.4f   %s\n", c.name, median(all, func(s sample) float64 { return s.perSecond }), perCPU, 1e9/perCPU, 100*median(all, func(s sample) float64 { return s.kernel }),
-			median(all, func(s sample) float64 { return s.allocs }), strings.Join(turns, " "))
+		fmt.Printf("%-10s %14.0f %18.0f %8.0f %7.0f%% %14.4f %8.2f %8.2f   %s\n", c.name, median(all, func(s sample) float64 { return s.perSecond }), perCPU, 1e9/perCPU, 100*median(all, func(s sample) float64 { return s.kernel }),
+			median(all, func(s sample) float64 { return s.allocs }), median(all, func(s sample) float64 { return s.p50 }), median(all, func(s sample) float64 { return s.p99 }), strings.Join(turns, " "))
 	}
 }

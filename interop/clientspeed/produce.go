@@ -53,13 +53,14 @@ func values(size int) [][]byte {
 
 // sink counts acknowledgements and checks their offsets: nobody else writes to the topic.
 type sink struct {
-	acked atomic.Int64
-	next  [partitions]atomic.Int64
-	err   atomic.Pointer[error]
+	anyOrder bool // acknowledgements come in any order
+	acked    atomic.Int64
+	next     [partitions]atomic.Int64
+	err      atomic.Pointer[error]
 }
 
 func (s *sink) ack(partition int32, offset int64, err error) {
-	if s.next[partition].Add(1)-1 != offset || err != nil {
+	if err != nil || !s.anyOrder && s.next[partition].Add(1)-1 != offset {
 		s.fail(partition, offset, err)
 	}
 	s.acked.Add(1)
@@ -72,14 +73,18 @@ func (s *sink) fail(partition int32, offset int64, err error) {
 	s.err.CompareAndSwap(nil, &err)
 }
 
-// drive sends for the time of a turn, through send, and counts what is acknowledged while it is measured.
-func drive(w work, s *sink, send func(value []byte) error, flush func() error) error {
-	all := values(w.size)
+// send gives a record to a client; done is called when it is acknowledged.
+type send func(value []byte, done func(partition int32, offset int64, err error)) error
+
+// drive sends for the time of a turn and counts what is acknowledged while it is measured.
+func drive(w work, send send, flush func() error) error {
+	all, s := values(w.size), &sink{anyOrder: w.anyOrder}
+	done := s.ack
 	begin := time.Now()
 	measuring := false
 	var before, n int64
 	for ; n < w.maxRecords; n++ {
-		if n%64 == 0 {
+		if n%64 == 0 || w.rate > 0 {
 			now := time.Since(begin)
 			if !measuring && now > w.warmup {
 				measuring, before = true, s.acked.Load()
@@ -88,8 +93,11 @@ func drive(w work, s *sink, send func(value []byte) error, flush func() error) e
 			if now > w.warmup+w.length {
 				break
 			}
+			if w.rate > 0 {
+				done = pace(w, s, begin.Add(time.Duration(float64(n)/w.rate*float64(time.Second))), measuring)
+			}
 		}
-		if err := send(all[n%64]); err != nil {
+		if err := send(all[n%64], done); err != nil {
 			return err
 		}
 	}
@@ -106,6 +114,19 @@ func drive(w work, s *sink, send func(value []byte) error, flush func() error) e
 	return nil
 }
 
+// pace waits until a record is to be sent, and makes the function that measures how long it took.
+func pace(w work, s *sink, at time.Time, measuring bool) func(int32, int64, error) {
+	time.Sleep(time.Until(at))
+	return func(partition int32, offset int64, err error) {
+		if measuring {
+			w.meter.mu.Lock()
+			w.meter.latencies = append(w.meter.latencies, time.Since(at))
+			w.meter.mu.Unlock()
+		}
+		s.ack(partition, offset, err)
+	}
+}
+
 func leatProduce(ctx context.Context, w work) error {
 	c, err := leat.New(leat.Config{BootstrapServers: []string{w.addr}})
 	if err != nil {
@@ -116,12 +137,18 @@ func leatProduce(ctx context.Context, w work) error {
 	if err != nil {
 		return err
 	}
-	s := &sink{}
-	done := func(d leat.Delivery, err error) { s.ack(d.Partition, d.Offset, err) }
 	r := leat.Record{Topic: w.topic}
-	return drive(w, s, func(value []byte) error {
+	var told func(int32, int64, error)
+	same := func(d leat.Delivery, err error) { told(d.Partition, d.Offset, err) }
+	return drive(w, func(value []byte, done func(int32, int64, error)) error {
 		r.Value = value
-		return p.Send(ctx, &r, done)
+		if w.rate > 0 { // each has a function of its own
+			return p.Send(ctx, &r, func(d leat.Delivery, err error) { done(d.Partition, d.Offset, err) })
+		}
+		if told == nil {
+			told = done
+		}
+		return p.Send(ctx, &r, same)
 	}, func() error { return p.Flush(ctx) })
 }
 
@@ -131,10 +158,17 @@ func franzProduce(ctx context.Context, w work) error {
 		return err
 	}
 	defer cl.Close()
-	s := &sink{}
-	done := func(r *kgo.Record, err error) { s.ack(r.Partition, r.Offset, err) }
-	return drive(w, s, func(value []byte) error {
-		cl.Produce(ctx, &kgo.Record{Value: value}, done)
+	var told func(int32, int64, error)
+	same := func(r *kgo.Record, err error) { told(r.Partition, r.Offset, err) }
+	return drive(w, func(value []byte, done func(int32, int64, error)) error {
+		if w.rate > 0 {
+			cl.Produce(ctx, &kgo.Record{Value: value}, func(r *kgo.Record, err error) { done(r.Partition, r.Offset, err) })
+			return nil
+		}
+		if told == nil {
+			told = done
+		}
+		cl.Produce(ctx, &kgo.Record{Value: value}, same)
 		return nil
 	}, func() error { return cl.Flush(ctx) })
 }
