@@ -221,7 +221,18 @@ func TestProducerLingers(t *testing.T) {
 		f := newFakeCluster(t, 1)
 		f.topic("a", 1)
 		logs := f.takesRecords()
-		p := producer(t, f.client(), ProducerConfig{Linger: time.Second, BatchSize: 1024})
+		var mu sync.Mutex
+		records, batches := 0, 0
+		p := producer(t, f.client(func(c *Config) {
+			c.Hooks.Delivered = func(topic string, partition int32, n, bytes int, took time.Duration, err error) {
+				mu.Lock()
+				defer mu.Unlock()
+				records, batches = records+n, batches+1
+				if topic != "a" || partition != 0 || n == 0 || bytes < record.HeaderSize || took < 0 || err != nil {
+					t.Errorf("told of %s-%d, %d records, %d bytes, %v, %v", topic, partition, n, bytes, took, err)
+				}
+			}
+		}), ProducerConfig{Linger: time.Second, BatchSize: 1024})
 		if d, err := p.SendSync(t.Context(), numbered("a", 0)); err != nil || d != (Delivery{Topic: "a"}) {
 			t.Fatalf("%+v, %v", d, err)
 		}
@@ -259,6 +270,11 @@ func TestProducerLingers(t *testing.T) {
 		begin = time.Now()
 		if err := p.Flush(t.Context()); err != nil || time.Since(begin) > 10*time.Millisecond || len(logs.log("a-0")) != 205 {
 			t.Errorf("flushed in %v, %v", time.Since(begin), err)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if records != 205 || batches < 5 {
+			t.Errorf("told of %d records in %d batches", records, batches)
 		}
 	})
 }
@@ -315,6 +331,14 @@ func TestBufferMemory(t *testing.T) {
 		if _, ok := errors.AsType[*BufferFullError](fill(fails, t.Context())); !ok || time.Since(begin) != 0 {
 			t.Errorf("%v after %v", err, time.Since(begin))
 		}
+		third := producer(t, c, config.waiting())
+		go func() {
+			time.Sleep(time.Second)
+			third.shut()
+		}()
+		if err := fill(third, context.Background()); !errors.Is(err, ErrClosed) {
+			t.Errorf("closed while it waits: %v", err)
+		}
 		for _, p := range []*Producer{waits, fails} {
 			if err := p.Close(ctx); !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("closed with %v", err)
@@ -324,6 +348,12 @@ func TestBufferMemory(t *testing.T) {
 			}
 		}
 	})
+}
+
+// waiting is the configuration of a producer that waits for memory.
+func (c ProducerConfig) waiting() ProducerConfig {
+	c.FailOnFullBuffer = false
+	return c
 }
 
 // Records that cannot be delivered in time fail then: when nobody answers, when there is no leader, when the broker refuses them for now.
@@ -483,6 +513,55 @@ func TestSendRefuses(t *testing.T) {
 			t.Errorf("left running:\n%s", left)
 		}
 	})
+}
+
+// Records for a partition without a leader, or of a topic that is deleted and made again, leave as soon as there is one.
+func TestLeaderComesBack(t *testing.T) {
+	for name, away := range map[string]func(f *fakeCluster){
+		"no leader": func(f *fakeCluster) { f.topic("a", -1) },
+		"deleted": func(f *fakeCluster) {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			delete(f.mu.topics, "a")
+		},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFakeCluster(t, 2)
+			f.topic("a", 1)
+			logs := f.takesRecords()
+			c := f.client()
+			p := producer(t, c, ProducerConfig{})
+			told := newLedger(t)
+			for n := range 20 {
+				if err := p.Send(t.Context(), numbered("a", n), told.done); err != nil {
+					t.Fatal(err)
+				}
+				if n == 9 {
+					if err := p.Flush(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+					away(f)
+					if name == "no leader" {
+						_, _ = c.refresh(t.Context())
+						synctest.Wait()
+					}
+				}
+			}
+			time.Sleep(20 * time.Second)
+			f.topic("a", 2)
+			begin := time.Now()
+			if err := p.Flush(t.Context()); err != nil || time.Since(begin) > 3*time.Second {
+				t.Errorf("%s: %v after %v", name, err, time.Since(begin))
+			}
+			told.check(20)
+			if log := logs.log("a-0"); len(log) != 20 {
+				t.Errorf("%s: %v", name, log)
+			}
+			if n := len(f.requests("Metadata")); n > 60 {
+				t.Errorf("%s: asked for metadata %d times", name, n)
+			}
+		})
+	}
 }
 
 // Partitions that are added while records are sent get some.

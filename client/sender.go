@@ -10,9 +10,10 @@ import (
 	"time"
 
 	"github.com/leatmq/leat/internal/rpc"
+	"github.com/leatmq/leat/protocol"
 )
 
-// sender sends the batches of the partitions that a broker leads. The one to nobody (-1) only lets them expire.
+// sender sends the batches of the partitions that a broker leads. The one to nobody (-1) asks for leaders, and lets batches expire.
 //
 // Its goroutine sleeps until something is due: wakeAt is when it wakes by itself, and is never (any change wakes it) while it works. It blocks on making the connection and on writing.
 type sender struct {
@@ -92,12 +93,17 @@ func (s *sender) work() (next int64) {
 			}
 		}
 		mayExpire := earliest(parts, func(t *part) int64 { return t.expireAt.Load() })
-		if s.broker < 0 || int(s.flying.Load()) >= p.config.MaxInFlight || !p.config.NotIdempotent && p.id.Load() < 0 {
-			return mayExpire // answers, the id and new leaders wake it
+		if int(s.flying.Load()) >= p.config.MaxInFlight || !p.config.NotIdempotent && p.id.Load() < 0 {
+			return mayExpire // answers and the id wake it
 		}
 		due := earliest(parts, func(t *part) int64 { return t.sendAt.Load() })
 		if due > now {
 			return min(due, mayExpire)
+		}
+		if s.broker < 0 { // ask for a leader, again and again
+			p.client.stale()
+			s.blocked(parts, &Error{Code: protocol.LeaderNotAvailable, Where: "the partition"})
+			continue
 		}
 		conn, err := s.connect(mayExpire)
 		if err != nil {
