@@ -35,7 +35,7 @@
 //
 // # What is durable when
 //
-// Nothing before Sync, which takes along what waits in the tail. An index is derived data: whoever finds it missing, damaged or contradicting the data file rebuilds it. The kernel
+// Nothing before Sync, which takes along what waits in the tail (Flush puts that into the mapping only: enough for the end of the process). An index is derived data: whoever finds it missing, damaged or contradicting the data file rebuilds it. The kernel
 // may write index pages before the pages of the data file they point to, and in any order, so after an unclean stop
 // entries above the durable recovery point mean nothing and those below it are good because Sync is called before the recovery point moves
 // past them. OpenOffset and OpenTime keep the longest valid prefix; OpenSealed* refuse (CorruptError) what is not valid to the last byte.

@@ -29,6 +29,9 @@ func (t *table) nextTail(n int) (*tail, error) {
 	return w, nil
 }
 
+// Flush puts all entries where they survive the end of the process, if not of the machine. From any goroutine.
+func (t *table) Flush() error { return t.moveTail() }
+
 // moveTail copies all entries that wait into the mapping. From any goroutine.
 func (t *table) moveTail() error {
 	t.moving.Lock()

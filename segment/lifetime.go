@@ -93,6 +93,9 @@ func (s *Segment) closeFiles() error {
 
 func (s *Segment) closeFilesLocked() error {
 	var errs [4]error
+	if !s.mu.deleted {
+		s.flushIndexes()
+	}
 	if x := s.offsets.Swap(nil); x != nil {
 		errs[0] = x.Close()
 	}
@@ -107,4 +110,14 @@ func (s *Segment) closeFilesLocked() error {
 		errs[3] = (*f).Close()
 	}
 	return errors.Join(errs[:]...)
+}
+
+// flushIndexes spares the next opening a scan; what it cannot do is no loss.
+func (s *Segment) flushIndexes() {
+	if x := s.offsets.Load(); x != nil {
+		_ = x.Flush()
+	}
+	if x := s.times.Load(); x != nil {
+		_ = x.Flush()
+	}
 }

@@ -75,6 +75,7 @@ func (s *Segment) openActive() error {
 		if w, err = s.restore(f, size, size, nil); err != nil {
 			return err
 		}
+		s.unclean = size > w.end // to make an index again, all was read, and something below the last entry is damaged
 	}
 	s.publishWalk(&w)
 	return nil
@@ -462,6 +463,7 @@ func (s *Segment) finishRecovery(f vfs.File, size int64, w *walked) error {
 	if err := s.Sync(); err != nil {
 		return err
 	}
+	s.flushIndexes()
 	s.unclean = false
 	s.publishWalk(w)
 	return nil
