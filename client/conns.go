@@ -32,7 +32,8 @@ type conns struct {
 	mu     struct {
 		sync.Mutex
 		slots  map[connKey]*connSlot
-		proven map[string]bool // addresses at which there has been a broker
+		proven map[string]bool                // addresses at which there has been a broker
+		memory map[purpose]func(n int) []byte // of answers on connections of a purpose; see rpc.Options
 		closed bool
 	}
 }
@@ -49,7 +50,7 @@ type connSlot struct {
 
 func (cs *conns) init(c *Client) {
 	cs.client = c
-	cs.mu.slots, cs.mu.proven = map[connKey]*connSlot{}, map[string]bool{}
+	cs.mu.slots, cs.mu.proven, cs.mu.memory = map[connKey]*connSlot{}, map[string]bool{}, map[purpose]func(n int) []byte{}
 }
 
 // get is a connection that works, or did a moment ago.
@@ -101,6 +102,21 @@ func (cs *conns) look(key connKey, waited bool) (*rpc.Conn, chan struct{}, error
 // discard closes a connection beside: its last answers may have to be told first.
 func (cs *conns) discard(conn *rpc.Conn) { cs.client.running.Go(conn.Close) }
 
+// setMemory says where the answers on connections of a purpose get their memory from; nil: nowhere in particular.
+func (cs *conns) setMemory(p purpose, memory func(n int) []byte) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	if cs.mu.memory[p] = memory; memory == nil {
+		delete(cs.mu.memory, p)
+	}
+}
+
+func (cs *conns) memoryOf(p purpose) func(n int) []byte {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	return cs.mu.memory[p]
+}
+
 // dial makes the connection of a slot.
 func (cs *conns) dial(key connKey, s *connSlot, pause time.Duration) {
 	c := cs.client
@@ -109,7 +125,7 @@ func (cs *conns) dial(key connKey, s *connSlot, pause time.Duration) {
 		begin := time.Now()
 		var ctx context.Context
 		ctx, cancel := context.WithTimeout(c.ctx, c.config.DialTimeout)
-		conn, err = rpc.Dial(ctx, key.addr, rpc.Options{ClientID: c.config.ClientID, Timeout: c.config.RequestTimeout, Dial: c.dialNet})
+		conn, err = rpc.Dial(ctx, key.addr, rpc.Options{ClientID: c.config.ClientID, Timeout: c.config.RequestTimeout, Dial: c.dialNet, Memory: cs.memoryOf(key.purpose)})
 		cancel()
 		if hook := c.config.Hooks.Dialed; hook != nil {
 			hook(key.addr, time.Since(begin), err)

@@ -34,6 +34,9 @@ type Consumer struct {
 
 	open    context.Context // ends when Close begins
 	closing context.CancelFunc
+	memory  fetchMemory
+	slab    []Record // of the last Poll, with ReuseMemory; held with polling
+
 	ctx     context.Context // ends when Close has nothing more to say
 	cancel  context.CancelFunc
 	running sync.WaitGroup
@@ -48,6 +51,7 @@ type Consumer struct {
 		version  uint64       // the last one given
 		ready    []*chunk     // fetched, in the order in which it came
 		fetchers map[int32]*fetcher
+		leaving  [][]byte      // memory that may be looked at until the next Poll
 		lastErr  error         // why brokers could not be asked, of late; nil when they could
 		lastTurn chan struct{} // of the last commit; nil: there was none
 		changed  chan struct{} // closed when a position or an error is there that was not
@@ -74,9 +78,11 @@ func (c *Client) NewConsumer(config ConsumerConfig) (*Consumer, error) {
 	r.ctx, r.cancel = context.WithCancel(c.ctx)
 	r.open, r.closing = context.WithCancel(r.ctx)
 	r.mu.parts, r.mu.fetchers, r.mu.changed = map[TopicPartition]*partition{}, map[int32]*fetcher{}, make(chan struct{})
+	r.memory.reuse = config.ReuseMemory
 	if err := c.join(r); err != nil {
 		return nil, err
 	}
+	c.conns.setMemory(r.fetches, r.memory.take)
 	r.running.Go(r.keep)
 	return r, nil
 }
@@ -86,6 +92,7 @@ func (r *Consumer) shut() {
 	r.cancel()
 	r.running.Wait()
 	r.assign(nil)
+	r.client.conns.setMemory(r.fetches, nil)
 	for _, p := range []purpose{r.fetches, r.grouped, r.commits} {
 		r.client.closeConns(p)
 	}
@@ -252,6 +259,7 @@ func (r *Consumer) drainedLocked(k *chunk) {
 		k.p.drained(k.size)
 	}
 	k.by.buffered -= k.size
+	r.leavingLocked(k)
 	poke(k.by.wake)
 }
 

@@ -95,6 +95,10 @@ type ConsumerConfig struct {
 	MaxPartitionBytes int           // of one partition in one answer; 1 MiB
 	BufferMemory      int           // of what is fetched and not yet polled; 64 MiB. It can be exceeded by a batch for each broker
 
+	// ReuseMemory makes what Poll returns valid until Poll or Close is called again, and no longer, neither the slice nor the keys, values and headers of its records: their memory is
+	// used again. It saves a good part of the CPU time of reading much; what is needed for longer must be copied.
+	ReuseMemory bool
+
 	IsolationLevel IsolationLevel // ReadUncommitted
 	OffsetReset    ResetPolicy    // ResetLatest
 	Rack           string         // client.rack: read from a replica there, where the cluster offers it; "": from leaders

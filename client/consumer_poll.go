@@ -10,7 +10,7 @@ const pollDefault = 500
 
 // Poll returns records, at least one and at most most (0: 500), of one partition after the other in the order of their offsets. It waits until there are some, or the context
 // ends: then the error is the context's, and says what went wrong last, if anything did. The records are the caller's: keys and values lie in the memory of the fetch that brought them, which lives
-// for as long as any of them does.
+// for as long as any of them does (but see ConsumerConfig.ReuseMemory).
 //
 // An error that concerns a partition is returned once, by itself, and the others go on: *NoOffsetError, *OutOfRangeError, *TruncatedError and *CorruptError until Seek; *UnknownTopicError and *Error
 // until the cluster answers otherwise. ErrClosed: the consumer is closed.
@@ -72,6 +72,13 @@ func (r *Consumer) trouble() error {
 
 // drain hands out what is fetched, or an error that the user has not heard of.
 func (r *Consumer) drain(most int) (records []Record, err error) {
+	if r.config.ReuseMemory {
+		r.mu.Lock()
+		r.leftLocked()
+		r.mu.Unlock()
+		defer func() { r.slab = records[:0] }()
+		records = r.slab
+	}
 	for len(records) < most {
 		k, room := r.nextChunk(most - len(records))
 		if k == nil {

@@ -16,6 +16,7 @@ import (
 type chunk struct {
 	p       *partition
 	by      *fetcher
+	lease   *lease // the memory that batches lie in
 	version uint64 // of p's position when it was asked for
 	end     position
 	size    int    // bytes

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -33,6 +34,7 @@ type fetcher struct {
 	asked   map[TopicPartition]askedFor // what the fetch on its way is for
 	wants   []fetchWant
 	fails   int
+	lease   *lease // of the answer that is being taken
 
 	buffered int // bytes that are waiting for Poll; guarded by the consumer's mu
 }
@@ -129,7 +131,7 @@ func (f *fetcher) ask(maxBytes int) (*kmsg.FetchResponse, error) {
 	if err != nil {
 		return nil, err
 	}
-	newest := int16(-1)
+	newest := kmsg.NewPtrFetchRequest().MaxVersion()
 	byID := conn.Has(keyFetch, fetchByID)
 	for i := range f.wants {
 		byID = byID && f.wants[i].spec.topicID != [16]byte{}
@@ -140,15 +142,45 @@ func (f *fetcher) ask(maxBytes int) (*kmsg.FetchResponse, error) {
 	req := f.session.request(f.wants, byID)
 	req.MinBytes, req.MaxWaitMillis, req.MaxBytes = int32(r.config.MinBytes), int32(r.config.MaxWait.Milliseconds()), int32(maxBytes)
 	req.IsolationLevel, req.Rack = int8(r.config.IsolationLevel), r.config.Rack
-	resp, err := conn.Request(r.ctx, req, newest)
+	resp, body, err := f.exchange(conn, req, newest)
 	if err != nil {
 		f.session.lose()
-		if _, late := errors.AsType[*TimeoutError](err); late {
-			conn.Break(err)
-		}
 		return nil, err
 	}
-	return resp.(*kmsg.FetchResponse), nil
+	f.lease = &lease{body: body}
+	return resp, nil
+}
+
+// exchange asks and waits. The body is the memory that the answer lies in.
+func (f *fetcher) exchange(conn *rpc.Conn, req *kmsg.FetchRequest, newest int16) (*kmsg.FetchResponse, []byte, error) {
+	version, err := conn.Version(keyFetch, newest)
+	if err != nil {
+		return nil, nil, err
+	}
+	type answer struct {
+		body []byte
+		err  error
+	}
+	got := make(chan answer, 1)
+	req.Version = version
+	raw := rpc.Raw{Key: keyFetch, Version: version, Flexible: req.IsFlexible(), Body: net.Buffers{req.AppendTo(nil)}}
+	if err := conn.GoRaw(f.r.ctx, raw, 0, func(body []byte, err error) { got <- answer{body, err} }); err != nil {
+		return nil, nil, err
+	}
+	select {
+	case a := <-got:
+		if a.err != nil {
+			return nil, nil, a.err
+		}
+		resp := kmsg.NewPtrFetchResponse()
+		resp.Version = version
+		if err := resp.ReadFrom(a.body); err != nil {
+			return nil, nil, conn.Unreadable(keyFetch, version, err)
+		}
+		return resp, a.body, nil
+	case <-f.r.ctx.Done():
+		return nil, nil, ErrClosed
+	}
 }
 
 // failed is called when the broker could not be asked.
@@ -196,10 +228,18 @@ func (f *fetcher) take(resp *kmsg.FetchResponse) {
 	f.r.mu.Lock()
 	defer f.r.mu.Unlock()
 	f.r.mu.lastErr = nil
+	defer f.giveBackLocked()
 	for _, part := range parts {
 		if part.p.version == part.version && part.p.state == fetching { // or it was told to look elsewhere meanwhile
 			f.one(now, part, resp)
 		}
+	}
+}
+
+// giveBackLocked gives the memory of an answer back that nothing was taken from.
+func (f *fetcher) giveBackLocked() {
+	if f.lease.chunks == 0 {
+		f.r.memory.give(f.lease.body)
 	}
 }
 
@@ -247,6 +287,8 @@ func (f *fetcher) one(now time.Time, part fetchedPart, resp *kmsg.FetchResponse)
 		p.backOff(now, r.client.backoff)
 		r.tellPartitionLocked(p, &CorruptError{p.tp, part.from.offset, errNoWholeBatch})
 	case k != nil:
+		k.lease = f.lease
+		k.lease.chunks++
 		p.fetched(k.end, k.size)
 		f.buffered += k.size
 		r.mu.ready = append(r.mu.ready, k)

@@ -51,6 +51,8 @@ type Options struct {
 	Timeout   time.Duration // for Dial and for each request whose context has no earlier deadline; 0: DefaultTimeout
 	MaxAnswer int           // bytes of an answer; 0: DefaultMaxAnswer
 	InFlight  int           // requests that wait for their answers; 0: DefaultInFlight
+	// Memory is the memory of an answer of n bytes, before it is known that they come; nil, or when it returns nil: memory is taken as they come. The reading goroutine calls it.
+	Memory func(n int) []byte
 	// Dial makes the connection, TLS and all; nil: TCP.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 }
@@ -345,11 +347,22 @@ func (c *Conn) readAnswer() (id int32, body []byte, err error) {
 	if _, err := io.ReadFull(c.reader, head[4:]); err != nil {
 		return 0, nil, &LostError{Addr: c.addr, Err: err}
 	}
-	if body, err = readGrowing(c.reader, int(size)-4, max(firstRead, c.longest)); err != nil {
+	if body, err = c.readBody(int(size) - 4); err != nil {
 		return 0, nil, &LostError{Addr: c.addr, Err: err}
 	}
 	c.longest = max(c.longest, len(body))
 	return int32(binary.BigEndian.Uint32(head[4:])), body, nil
+}
+
+// readBody reads what is behind the correlation id.
+func (c *Conn) readBody(n int) ([]byte, error) {
+	if c.o.Memory != nil {
+		if b := c.o.Memory(n); len(b) == n && n > 0 {
+			_, err := io.ReadFull(c.reader, b)
+			return b, err
+		}
+	}
+	return readGrowing(c.reader, n, max(firstRead, c.longest))
 }
 
 // readGrowing reads n bytes; above first, memory is taken as they come, at most twice what is there.

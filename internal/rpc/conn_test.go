@@ -459,3 +459,39 @@ func FuzzParse(f *testing.F) {
 		_, _ = parse(req, body)
 	})
 }
+
+// An answer lies in the memory that the caller has for it, if he has any.
+func TestMemoryOfAnswers(t *testing.T) {
+	addr := serve(t, func(p *peer) {
+		p.greet()
+		for {
+			_, v, id, ok := p.request()
+			if !ok {
+				return
+			}
+			p.answer(id, list(v, int16(id)))
+		}
+	})
+	mine := make([]byte, 1<<16)
+	asked := 0
+	c := dial(t, addr, Options{Memory: func(n int) []byte {
+		if asked++; asked%2 == 0 {
+			return nil
+		}
+		return mine[:n]
+	}})
+	for range 4 {
+		var body []byte
+		done := make(chan error, 1)
+		if err := c.GoRaw(t.Context(), rawList(), 0, func(b []byte, err error) { body = b; done <- err }); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		in := &body[len(body)-1] == &mine[len(body)] // behind the tags of the header, which are one byte
+		if in != (asked%2 == 1) || codeOf(body) != int16(c.next) {
+			t.Errorf("answer %d: in the caller's memory: %v, code %d", asked, in, codeOf(body))
+		}
+	}
+}
