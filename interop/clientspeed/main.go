@@ -8,7 +8,7 @@
 // With -rate, records are sent at a fixed rate, and what is measured is the time from when a record was to be sent until its acknowledgement.
 //
 // A turn begins with a garbage collection and a warm-up. CPU time is getrusage's for this process, allocations are those of the Go runtime; both are of the whole turn, with whatever
-// the client does beside. Every acknowledgement is checked.
+// the client does beside. Every acknowledgement is checked, and every record that is read: that it is the next one, and as long as it should be.
 package main
 
 import (
@@ -42,17 +42,18 @@ type work struct {
 
 // client is a client that takes turns.
 type client struct {
-	name    string
-	produce func(ctx context.Context, w work) error
+	name             string
+	produce, consume func(ctx context.Context, w work) error
 }
 
-var clients = []client{{"leat", leatProduce}, {"franz-go", franzProduce}}
+var clients = []client{{"leat", leatProduce, leatConsume}, {"leat-reuse", nil, leatConsumeReusing}, {"franz-go", franzProduce, franzConsume}}
 
 func main() {
-	var names, sizes string
+	var names, sizes, kinds string
 	var rounds int
 	var w work
 	flag.StringVar(&names, "clients", "", "which, with commas between; default all")
+	flag.StringVar(&kinds, "work", "produce,consume", "what they do, with commas between")
 	flag.StringVar(&sizes, "sizes", "100,1024", "bytes of records' values")
 	flag.IntVar(&rounds, "rounds", 5, "turns of each client")
 	flag.DurationVar(&w.length, "turn", 2*time.Second, "how long a turn measures")
@@ -74,13 +75,13 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, w, names, sizes, rounds); err != nil {
+	if err := run(ctx, w, names, kinds, sizes, rounds); err != nil {
 		fmt.Fprintln(os.Stderr, "clientspeed:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, w work, names, sizes string, rounds int) error {
+func run(ctx context.Context, w work, names, kinds, sizes string, rounds int) error {
 	dir, err := os.MkdirTemp("", "leat-clientspeed-")
 	if err != nil {
 		return err
@@ -100,22 +101,39 @@ func run(ctx context.Context, w work, names, sizes string, rounds int) error {
 		if _, err := fmt.Sscan(size, &w.size); err != nil {
 			return fmt.Errorf("-sizes %s: %w", sizes, err)
 		}
-		results := map[string][]sample{}
-		for round := range rounds {
-			for _, c := range clients {
-				if names != "" && !slices.Contains(strings.Split(names, ","), c.name) {
-					continue
-				}
-				w.topic = fmt.Sprintf("%s-%d-%d", c.name, w.size, round)
-				s, err := turn(ctx, c, w)
-				if err != nil {
-					return fmt.Errorf("%s: %w", c.name, err)
-				}
-				results[c.name] = append(results[c.name], s)
+		for kind := range strings.SplitSeq(kinds, ",") {
+			if err := compare(ctx, w, names, kind, rounds); err != nil {
+				return err
 			}
 		}
-		print(w.size, results)
 	}
+	return nil
+}
+
+// compare lets the clients take turns at one kind of work with records of one size.
+func compare(ctx context.Context, w work, names, kind string, rounds int) error {
+	results := map[string][]sample{}
+	for round := range rounds {
+		for _, c := range clients {
+			if names != "" && !slices.Contains(strings.Split(names, ","), c.name) {
+				continue
+			}
+			w.topic = fmt.Sprintf("%s-%s-%d-%d", kind, c.name, w.size, round)
+			do, prepare := c.produce, createTopic
+			if kind == "consume" {
+				do, prepare = c.consume, func(ctx context.Context, addr, topic string) error { return fillTopic(ctx, w) }
+			}
+			if do == nil {
+				continue
+			}
+			s, err := turn(ctx, w, prepare, do)
+			if err != nil {
+				return fmt.Errorf("%s: %w", c.name, err)
+			}
+			results[c.name] = append(results[c.name], s)
+		}
+	}
+	print(kind, w.size, results)
 	return nil
 }
 
@@ -126,13 +144,13 @@ type sample struct {
 	p50, p99                        float64 // ms, at a fixed rate
 }
 
-func turn(ctx context.Context, c client, w work) (sample, error) {
-	if err := createTopic(ctx, w.addr, w.topic); err != nil {
+func turn(ctx context.Context, w work, prepare func(ctx context.Context, addr, topic string) error, do func(ctx context.Context, w work) error) (sample, error) {
+	if err := prepare(ctx, w.addr, w.topic); err != nil {
 		return sample{}, err
 	}
 	w.meter = &meter{}
 	runtime.GC()
-	if err := c.produce(ctx, w); err != nil {
+	if err := do(ctx, w); err != nil {
 		return sample{}, err
 	}
 	s := w.meter.sample()
@@ -205,8 +223,8 @@ func median(all []sample, of func(sample) float64) float64 {
 	return values[len(values)/2]
 }
 
-func print(size int, results map[string][]sample) {
-	fmt.Printf("\nproduce, %d B\n%-10s %14s %18s %8s %8s %14s %8s %8s   %s\n", size, "client", "records/s", "records/CPU s", "ns CPU", "kernel", "allocs/record", "p50 ms", "p99 ms", "records/CPU s of each turn")
+func print(kind string, size int, results map[string][]sample) {
+	fmt.Printf("\n%s, %d B\n%-10s %14s %18s %8s %8s %14s %8s %8s   %s\n", kind, size, "client", "records/s", "records/CPU s", "ns CPU", "kernel", "allocs/record", "p50 ms", "p99 ms", "records/CPU s of each turn")
 	for _, c := range clients {
 		all := results[c.name]
 		if len(all) == 0 {

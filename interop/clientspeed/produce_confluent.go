@@ -9,7 +9,7 @@ import (
 	"github.com/confluentinc/confluent-kafka-go/v2/kafka"
 )
 
-func init() { clients = append(clients, client{"librdkafka", confluentProduce}) }
+func init() { clients = append(clients, client{"librdkafka", confluentProduce, confluentConsume}) }
 
 // confluentProduce is librdkafka through its Go binding, with the defaults of the Java client: idempotent, 5 ms of linger.
 func confluentProduce(ctx context.Context, w work) error {
