@@ -87,7 +87,7 @@ func TestProduce(t *testing.T) {
 				t.Error(err)
 			}
 			got := l.log(topic, 0)
-			for acks == AcksNone && len(got) < len(records) {
+			for acks != AcksAll && len(got) < len(records) {
 				got = l.log(topic, 0)
 			}
 			for i, r := range records {
