@@ -151,7 +151,7 @@ func (f *consuming) checkFormat(changed func(string) bool) error {
 }
 
 func (f *consuming) configure() error {
-	f.config = client.ConsumerConfig{Group: f.group, DisableAutoCommit: true, OffsetReset: client.ResetEarliest}
+	f.config = client.ConsumerConfig{Group: f.group, DisableAutoCommit: true, OffsetReset: client.ResetEarliest, HeartbeatInterval: time.Second}
 	if f.group != "" && f.place.kind == "" {
 		f.config.OffsetReset = client.ResetLatest
 	}

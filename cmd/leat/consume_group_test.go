@@ -79,7 +79,7 @@ func TestConsumeGroupShares(t *testing.T) {
 }
 
 func groupShares(t *testing.T, protocol string) {
-	b := leattest.New(t, "num.partitions=2")
+	b := leattest.New(t, "num.partitions=2", "group.consumer.min.heartbeat.interval.ms=100", "group.consumer.heartbeat.interval.ms=200")
 	args := []string{"t", "--group", "g", "--group-protocol", protocol, "--from-beginning", "--template", `%p %s\n`, "--bootstrap-server", b.Addr()}
 	put := func(value string) {
 		t.Helper()

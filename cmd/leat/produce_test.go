@@ -45,8 +45,9 @@ func TestProduceConsume(t *testing.T) {
 	tr.run("consume json --from-time 1970-01-01T00:00:01.5Z --exit-at-end --template %o;")
 	tr.run("consume json --from-time 1h --idle-timeout 10ms")
 	tr.run("consume lines keyed --from-beginning --exit-at-end --count")
-	tr.feed("6b:-\n-:76\n:\n", "produce hex --input hex --key-separator : --acks 1")
+	tr.feed("6b:-\n-:76\n:\n", "produce hex --input hex --key-separator :")
 	tr.run("consume hex --from-beginning --exit-at-end --output hex --key-separator :")
+	tr.feed("x\n", "produce hex --acks 1") // it may be seen only later
 	tr.feed("x\n", "produce hex --acks 0")
 	tr.feed("x\n", "produce hex --acks 0 --output json")
 	tr.feed("", "produce hex")
