@@ -4,10 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/leatmq/leat/internal/vfs"
 	"github.com/leatmq/leat/record"
@@ -209,5 +213,72 @@ func TestBatchTooLarge(t *testing.T) {
 				t.Errorf("%s: %d records, %d bytes are used", topic, len(got), used)
 			}
 		}
+	}
+}
+
+// A topic may be deleted and made again, and grow, while records are sent: what was acknowledged before is gone with the old one, and what comes is in the new one, in order.
+func TestTopicDeletedAndGrown(t *testing.T) {
+	l := startLeat(t, vfs.NewMem(1), "auto.create.topics.enable=false", "log.segment.delete.delay.ms=0")
+	l.topic("a", 1)
+	c := l.client(func(c *Config) { c.MetadataMaxAge = 50 * time.Millisecond })
+	p := producer(t, c, ProducerConfig{Linger: -1, Partitioner: RoundRobin()})
+	next := 0
+	send := func(n int) {
+		t.Helper()
+		for range n {
+			if _, err := p.SendSync(within(t, patience), numbered("a", next)); err != nil {
+				t.Fatalf("record %d: %v", next, err)
+			}
+			next++
+		}
+	}
+	send(20)
+	del := kmsg.NewPtrDeleteTopicsRequest()
+	name := kmsg.NewDeleteTopicsRequestTopic()
+	name.Topic = new(string)
+	*name.Topic = "a"
+	del.Topics, del.TopicNames, del.TimeoutMillis = append(del.Topics, name), []string{"a"}, 30_000
+	if r := l.ask(del).(*kmsg.DeleteTopicsResponse).Topics[0]; r.ErrorCode != 0 {
+		t.Fatalf("deleted: %d", r.ErrorCode)
+	}
+	waits := make(chan error, 1)
+	go func() {
+		_, err := p.SendSync(within(t, patience), numbered("a", 20))
+		waits <- err
+	}()
+	l.topic("a", 1)
+	err := <-waits
+	if _, unknown := errors.AsType[*UnknownTopicError](err); err != nil && !unknown {
+		t.Fatal(err)
+	}
+	if next = 20; err == nil {
+		next = 21
+	}
+	send(20)
+	grow := kmsg.NewPtrCreatePartitionsRequest()
+	to := kmsg.NewCreatePartitionsRequestTopic()
+	to.Topic, to.Count = "a", 3
+	grow.Topics, grow.TimeoutMillis = append(grow.Topics, to), 30_000
+	if r := l.ask(grow).(*kmsg.CreatePartitionsResponse).Topics[0]; r.ErrorCode != 0 {
+		t.Fatalf("grown: %d", r.ErrorCode)
+	}
+	for len(l.log("a", 2)) == 0 {
+		send(1)
+	}
+	var all []int
+	for n := range int32(3) {
+		last := -1
+		for _, r := range l.log("a", n) {
+			v, err := strconv.Atoi(r.value)
+			if err != nil || v <= last {
+				t.Errorf("a-%d: %s follows %d", n, r.value, last)
+			}
+			last = v
+			all = append(all, v)
+		}
+	}
+	slices.Sort(all)
+	if first := all[0]; first < 20 || len(all) != next-first || len(slices.Compact(all)) != next-first {
+		t.Errorf("%d records from %d on, want %d", len(all), all[0], next-20)
 	}
 }
