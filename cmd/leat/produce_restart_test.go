@@ -64,7 +64,6 @@ func TestProduceBrokerGone(t *testing.T) {
 			b.Stop()
 		}
 	}}
-	produceRecords(t, b.Addr(), "t", "")
 	code, out, errs := leatOn(context.Background(), r, "produce", "t", "--timeout", "1s", "--bootstrap-server", b.Addr())
 	if code != exitFailed || out != "1 record is written to t.\n" || strings.Count(errs, "\n") != 1 || !strings.HasPrefix(errs, "leat: records of partition 0 ") || !strings.Contains(errs, " within 1s") {
 		t.Errorf("exit code %d, %q, %q", code, out, errs)

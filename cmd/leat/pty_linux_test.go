@@ -147,11 +147,16 @@ func TestTerminalProduce(t *testing.T) {
 	}
 	b := leattest.New(t)
 	for key, topic := range map[string]string{"\x04": "d", "\x03": "c"} {
+		if code, _, errs := leat("topic", "create", topic, "--bootstrap-server", b.Addr()); code != 0 {
+			t.Fatal(errs)
+		}
 		s := onTerminal(t, nil, nil, "produce", topic, "--bootstrap-server", b.Addr())
 		s.expect("Each line becomes a record of " + topic + "; Ctrl-D ends.\n")
 		s.typed("one\ntwo\n")
 		follow := onTerminal(t, nil, nil, "consume", topic, "--from-beginning", "--max-messages", "2", "--idle-timeout", patience.String(), "--bootstrap-server", b.Addr())
-		follow.exit() // they are there while the other one goes on
+		if code := follow.exit(); code != 0 || follow.screen() != "one\ntwo\n" { // they are there while the other one goes on
+			t.Fatalf("exit code %d, %q", code, follow.screen())
+		}
 		s.typed(key)
 		if code := s.exit(); code != 0 || !strings.HasSuffix(s.screen(), "2 records are written to "+topic+".\n") {
 			t.Errorf("%q: exit code %d, %q", key, code, s.screen())
