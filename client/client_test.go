@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"io"
 	"net"
 	"slices"
 	"strings"
@@ -14,7 +15,6 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/leatmq/leat/internal/rpc"
 	"github.com/leatmq/leat/protocol"
 )
 
@@ -375,32 +375,49 @@ func TestAllTopics(t *testing.T) {
 
 // Whoever speaks something else is told in one sentence; TLS is tried when it is wanted only.
 func TestWrongServer(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			_, _ = c.Write([]byte("HTTP/1.1 400 Bad Request\r\n\r\n"))
-			c.Close()
-		}
-	}()
-	for _, config := range []Config{{}, {TLS: &tls.Config{}}} {
-		config.BootstrapServers = []string{l.Addr().String()}
-		c, err := New(config)
+	serve := func(answer string) string {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = c.topic(within(t, 300*time.Millisecond), "a")
-		_, unreachable := errors.AsType[*UnreachableError](err)
-		_, notKafka := errors.AsType[*rpc.NotKafkaError](err)
-		if err == nil || notKafka == (config.TLS != nil) || unreachable == (config.TLS == nil) || !strings.Contains(err.Error(), l.Addr().String()) {
-			t.Errorf("%v", err)
+		var all sync.WaitGroup
+		all.Go(func() {
+			for {
+				c, err := l.Accept()
+				if err != nil {
+					return
+				}
+				all.Go(func() {
+					defer c.Close()
+					_, _ = io.ReadFull(c, make([]byte, 4))
+					_, _ = io.WriteString(c, answer)
+					_, _ = io.Copy(io.Discard, c)
+				})
+			}
+		})
+		t.Cleanup(func() { l.Close(); all.Wait() })
+		return l.Addr().String()
+	}
+	web, secure := serve("HTTP/1.1 400 Bad Request\r\n\r\n"), serve("\x15\x03\x03\x00\x02\x02\x0a")
+	for _, tc := range []struct {
+		addr string
+		tls  *tls.Config
+		says string
+	}{
+		{web, nil, web + " does not speak Kafka's protocol: it is a web server (its answer begins with HTTP)"},
+		{secure, nil, secure + " does not speak Kafka's protocol: it is a listener with TLS; connect to it with TLS, or to one without"},
+		{web, &tls.Config{}, web + " cannot be reached: no TLS: "},
+	} {
+		c, err := New(Config{BootstrapServers: []string{tc.addr}, TLS: tc.tls})
+		if err != nil {
+			t.Fatal(err)
+		}
+		limit := patience
+		if tc.tls != nil { // it is tried again
+			limit = 100 * time.Millisecond
+		}
+		if _, err = c.topic(within(t, limit), "a"); err == nil || !strings.Contains(err.Error(), tc.says) {
+			t.Errorf("%v, want %s", err, tc.says)
 		}
 		c.Close()
 	}

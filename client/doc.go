@@ -31,6 +31,17 @@
 // One for each broker and purpose: long polls of a consumer do not hold up anybody else. Connections are made when they are needed, by a goroutine of their own, so that a caller
 // who gives up does not take it away from others; after a failure, the next attempt waits (back-off with jitter). A broker that has left the cluster loses its connections.
 //
+// # Records that are sent
+//
+//	open       a partition's batch that takes records: until it is full, has lingered, or somebody flushes or needs its memory
+//	waiting    sealed; it has no number yet, or is to be sent again with the one it has
+//	in flight  written to the leader's connection, which has its bytes
+//	finished   acknowledged, rejected, or too old; its functions are called when those of all batches before it have been
+//
+// An idempotent producer's records are in the log once and in the order of Send, through any loss of connections and brokers; or the producer ends and says why (FatalError). Without
+// idempotence a retry may double records and change their order. A record that failed with DeliveryTimeoutError may be in the log when its Sent is true, and is not when it is false. Memory
+// is never above ProducerConfig.BufferMemory, but for a moment when a batch is divided.
+//
 // # Owners and locks
 //
 // metadata.mu guards what is wanted, conns.mu the table of connections, coordinators.mu the homes of groups; none is held over I/O or another lock. Close ends everything and returns when all

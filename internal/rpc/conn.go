@@ -332,17 +332,28 @@ func (c *Conn) read() {
 	}
 }
 
+// stranger says who answers so, where that is known.
+func stranger(head []byte, otherwise string) string {
+	switch {
+	case len(head) >= 2 && head[0] == 0x15 && head[1] == 3: // an alert, the answer to what is no handshake
+		return "it is a listener with TLS; connect to it with TLS, or to one without"
+	case string(head) == "HTTP":
+		return "it is a web server (its answer begins with HTTP)"
+	}
+	return fmt.Sprintf(otherwise, head)
+}
+
 func (c *Conn) readAnswer() (id int32, body []byte, err error) {
 	var head [8]byte
 	if n, err := io.ReadFull(c.reader, head[:4]); err != nil {
 		if n > 0 && head[0] != 0 {
-			return 0, nil, &NotKafkaError{Addr: c.addr, Why: fmt.Sprintf("its answer is %q", head[:n])}
+			return 0, nil, &NotKafkaError{Addr: c.addr, Why: stranger(head[:n], "its answer is %q")}
 		}
 		return 0, nil, &LostError{Addr: c.addr, Err: err}
 	}
 	size := binary.BigEndian.Uint32(head[:])
 	if size < 4 || int64(size) > int64(c.o.MaxAnswer) {
-		return 0, nil, &NotKafkaError{Addr: c.addr, Why: fmt.Sprintf("its answer begins with %q: as a size that is %d bytes", head[:4], size)}
+		return 0, nil, &NotKafkaError{Addr: c.addr, Why: stranger(head[:4], fmt.Sprintf("its answer begins with %%q: as a size that is %d bytes", size))}
 	}
 	if _, err := io.ReadFull(c.reader, head[4:]); err != nil {
 		return 0, nil, &LostError{Addr: c.addr, Err: err}
