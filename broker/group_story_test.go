@@ -7,7 +7,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/leatmq/leat/internal/admin"
+	"github.com/leatmq/leat/client/admin"
 	"github.com/leatmq/leat/protocol"
 )
 

@@ -36,7 +36,7 @@ func New(config Config) (*Client, error) {
 }
 
 func newClient(config Config, random func() float64) (*Client, error) {
-	config, err := config.withDefaults()
+	config, err := config.Complete()
 	if err != nil {
 		return nil, err
 	}

@@ -50,8 +50,8 @@ func orDefault[T comparable](v *T, d T) {
 	}
 }
 
-// withDefaults is the configuration as it is used, or what is wrong with it.
-func (c Config) withDefaults() (Config, error) {
+// Complete is the configuration as it is used, with its defaults, or what is wrong with it (*ConfigError). New does it, too.
+func (c Config) Complete() (Config, error) {
 	orDefault(&c.ClientID, "leat")
 	orDefault(&c.RequestTimeout, 30*time.Second)
 	orDefault(&c.DialTimeout, 10*time.Second)

@@ -125,7 +125,7 @@ func (cs *conns) dial(key connKey, s *connSlot, pause time.Duration) {
 		begin := time.Now()
 		var ctx context.Context
 		ctx, cancel := context.WithTimeout(c.ctx, c.config.DialTimeout)
-		conn, err = rpc.Dial(ctx, key.addr, rpc.Options{ClientID: c.config.ClientID, Timeout: c.config.RequestTimeout, Dial: c.dialNet, Memory: cs.memoryOf(key.purpose)})
+		conn, err = rpc.Dial(ctx, key.addr, rpc.Options{ClientID: c.config.ClientID, Timeout: c.config.RequestTimeout, Dial: c.config.DialBroker, Memory: cs.memoryOf(key.purpose)})
 		cancel()
 		if hook := c.config.Hooks.Dialed; hook != nil {
 			hook(key.addr, time.Since(begin), err)
@@ -166,17 +166,17 @@ func (cs *conns) judgeLocked(addr string, failures int, err error) error {
 	return err
 }
 
-// dialNet makes the connection under Kafka's protocol.
-func (c *Client) dialNet(ctx context.Context, network, addr string) (net.Conn, error) {
-	dial := c.config.Dial
+// DialBroker makes a connection to a broker as a Client does: with Dial, and TLS on top.
+func (c Config) DialBroker(ctx context.Context, network, addr string) (net.Conn, error) {
+	dial := c.Dial
 	if dial == nil {
 		dial = new(net.Dialer).DialContext
 	}
 	conn, err := dial(ctx, network, addr)
-	if err != nil || c.config.TLS == nil {
+	if err != nil || c.TLS == nil {
 		return conn, err
 	}
-	config := c.config.TLS
+	config := c.TLS
 	if config.ServerName == "" && !config.InsecureSkipVerify {
 		config = config.Clone()
 		config.ServerName, _, _ = net.SplitHostPort(addr)

@@ -9,7 +9,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/leatmq/leat/internal/admin"
+	"github.com/leatmq/leat/client"
+	"github.com/leatmq/leat/client/admin"
 	"github.com/leatmq/leat/internal/rpc"
 	"github.com/leatmq/leat/protocol"
 )
@@ -119,11 +120,16 @@ func awaitTopic(ctx context.Context, addr, topic string) error {
 }
 
 // cluster is a client for a few questions; to be closed.
-func cluster(addr string) *admin.Client { return admin.New([]string{addr}, connOptions) }
+func cluster(addr string) (*admin.Client, error) {
+	return admin.New(client.Config{BootstrapServers: []string{addr}, ClientID: clientID, RequestTimeout: callLimit})
+}
 
 // leadersOf returns the address of each partition's leader.
 func leadersOf(ctx context.Context, addr, topic string) ([]string, error) {
-	c := cluster(addr)
+	c, err := cluster(addr)
+	if err != nil {
+		return nil, err
+	}
 	defer c.Close()
 	topics, err := c.Topics(ctx, []string{topic})
 	if err != nil {
@@ -144,7 +150,10 @@ func leadersOf(ctx context.Context, addr, topic string) ([]string, error) {
 
 // offsetsOf asks for the first (admin.Earliest) or next (admin.Latest) offset of each of n partitions.
 func offsetsOf(ctx context.Context, addr, topic string, n int, which int64) ([]int64, error) {
-	c := cluster(addr)
+	c, err := cluster(addr)
+	if err != nil {
+		return nil, err
+	}
 	defer c.Close()
 	var partitions []admin.Partition
 	for i := range n {

@@ -12,7 +12,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/leatmq/leat/internal/admin"
+	"github.com/leatmq/leat/client/admin"
 	"github.com/leatmq/leat/internal/rpc"
 	"github.com/leatmq/leat/protocol"
 )
@@ -74,7 +74,10 @@ func (l *CommitLoad) open(ctx context.Context) ([]opened, *Result, error) {
 
 // coordinator finds the coordinator of a connection's group, when it serves.
 func (l *CommitLoad) coordinator(ctx context.Context, conn int) (string, error) {
-	c := cluster(l.Addr)
+	c, err := cluster(l.Addr)
+	if err != nil {
+		return "", err
+	}
 	defer c.Close()
 	b, err := c.Coordinator(ctx, l.group(conn))
 	if err != nil {
@@ -146,24 +149,33 @@ const OffsetsTopic = "__consumer_offsets"
 
 // ConfigureOffsets makes the topic of the coordinators, if it is not there, and sets configs of it. undo takes those back.
 func ConfigureOffsets(ctx context.Context, addr string, set map[string]string) (undo func() error, err error) {
-	c := cluster(addr)
+	c, err := cluster(addr)
+	if err != nil {
+		return nil, err
+	}
 	defer c.Close()
 	if _, err := c.Coordinator(ctx, "any"); err != nil {
 		return nil, err
 	}
-	if err := c.AlterTopicConfigs(ctx, OffsetsTopic, set, nil, false); err != nil {
+	if err := c.AlterConfigs(ctx, admin.TopicResource(OffsetsTopic), set, nil, false); err != nil {
 		return nil, err
 	}
 	return func() error {
-		c := cluster(addr)
+		c, err := cluster(addr)
+		if err != nil {
+			return err
+		}
 		defer c.Close()
-		return c.AlterTopicConfigs(ctx, OffsetsTopic, nil, slices.Sorted(maps.Keys(set)), false)
+		return c.AlterConfigs(ctx, admin.TopicResource(OffsetsTopic), nil, slices.Sorted(maps.Keys(set)), false)
 	}, nil
 }
 
 // Verify reads the offsets back, after a Run: each must be the last one that was acknowledged.
 func (l *CommitLoad) Verify(ctx context.Context) error {
-	c := cluster(l.Addr)
+	c, err := cluster(l.Addr)
+	if err != nil {
+		return err
+	}
 	defer c.Close()
 	for g := range min(l.Groups, l.Connections) {
 		offsets, err := c.CommittedOffsets(ctx, l.group(g))
@@ -184,7 +196,10 @@ func (l *CommitLoad) Verify(ctx context.Context) error {
 
 // DeleteGroups removes the groups of the load, so that nothing of them is left for a later one.
 func (l *CommitLoad) DeleteGroups(ctx context.Context) error {
-	c := cluster(l.Addr)
+	c, err := cluster(l.Addr)
+	if err != nil {
+		return err
+	}
 	defer c.Close()
 	for g := range l.Groups {
 		if err := c.DeleteGroup(ctx, l.group(g)); err != nil && rpc.Code(err) != protocol.GroupIDNotFound {

@@ -8,7 +8,7 @@ import (
 	"io"
 	"time"
 
-	"github.com/leatmq/leat/internal/admin"
+	"github.com/leatmq/leat/client/admin"
 	"github.com/leatmq/leat/record"
 )
 

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/leatmq/leat/internal/admin"
+	"github.com/leatmq/leat/client/admin"
 	"github.com/leatmq/leat/record"
 )
 

@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/leatmq/leat/client"
-	"github.com/leatmq/leat/internal/admin"
+	"github.com/leatmq/leat/client/admin"
 	"github.com/leatmq/leat/internal/rpc"
 )
 
@@ -58,7 +58,10 @@ func (f *clusterFlags) run(cmd *cobra.Command, do func(ctx context.Context, c *a
 	defer stop()
 	ctx, cancel := context.WithTimeout(ctx, f.timeout)
 	defer cancel()
-	c := admin.New(f.servers, rpc.Options{ClientID: "leat", Timeout: f.timeout, Dial: f.dialer()})
+	c, err := admin.New(f.clientConfig())
+	if err != nil {
+		return err
+	}
 	defer c.Close()
 	return f.advise(c, do(ctx, c))
 }
@@ -118,7 +121,10 @@ func (f *clusterFlags) clientConfig() client.Config {
 func (f *clusterFlags) lookUp(ctx context.Context, names []string) (map[string]*admin.Topic, error) {
 	ctx, cancel := context.WithTimeout(ctx, f.timeout)
 	defer cancel()
-	c := admin.New(f.servers, rpc.Options{ClientID: "leat", Timeout: f.timeout, Dial: f.dialer()})
+	c, err := admin.New(f.clientConfig())
+	if err != nil {
+		return nil, err
+	}
 	defer c.Close()
 	topics, err := c.Topics(ctx, names)
 	if err != nil {

@@ -9,8 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/leatmq/leat/internal/admin"
-	"github.com/leatmq/leat/internal/rpc"
+	"github.com/leatmq/leat/client/admin"
 )
 
 // completionTimeout is how long a shell waits for topics.
@@ -36,7 +35,12 @@ func (f *clusterFlags) completeTopics(most int) cobra.CompletionFunc {
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), completionTimeout)
 		defer cancel()
-		c := admin.New(f.servers, rpc.Options{ClientID: "leat", Timeout: completionTimeout, Dial: f.dialer()})
+		config := f.clientConfig()
+		config.RequestTimeout, config.DialTimeout = completionTimeout, completionTimeout
+		c, err := admin.New(config)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
 		defer c.Close()
 		topics, err := c.AllTopics(ctx)
 		if err != nil {

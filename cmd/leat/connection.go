@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -215,14 +214,6 @@ func (c *connection) loadTLS() error {
 	}
 	c.secure = config
 	return nil
-}
-
-// dialer makes connections for internal/rpc; nil: plain TCP.
-func (c *connection) dialer() func(ctx context.Context, network, addr string) (net.Conn, error) {
-	if c.secure == nil {
-		return nil
-	}
-	return (&tls.Dialer{Config: c.secure}).DialContext
 }
 
 // tlsAdvice is what to do about a connection that failed over TLS; "" when that was not the trouble.

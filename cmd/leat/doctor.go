@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/leatmq/leat/internal/admin"
+	"github.com/leatmq/leat/client/admin"
 )
 
 // How bad a diagnosis is.

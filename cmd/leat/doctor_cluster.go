@@ -4,7 +4,7 @@ import (
 	"context"
 	"net"
 
-	"github.com/leatmq/leat/internal/admin"
+	"github.com/leatmq/leat/client/admin"
 )
 
 // examineCluster looks at a broker as a client does.

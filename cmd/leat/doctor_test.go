@@ -9,8 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/leatmq/leat/internal/admin"
-	"github.com/leatmq/leat/internal/rpc"
+	"github.com/leatmq/leat/client/admin"
 )
 
 // diagnose runs `leat doctor` and reads what it finds, by check.
@@ -99,7 +98,10 @@ func TestDoctorFindsTrouble(t *testing.T) {
 // A broker that sends clients to their own machine, or to an address where nobody is, is found out.
 func TestDoctorAdvertised(t *testing.T) {
 	f := &clusterFlags{connection: connection{servers: []string{"broker.example:9092"}}}
-	c := admin.New(f.servers, rpc.Options{})
+	c, err := admin.New(f.clientConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
 	defer c.Close()
 	var found diagnoses
 	found.broker(context.Background(), f, c, admin.Broker{ID: 3, Addr: "127.0.0.1:1"})

@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/leatmq/leat/internal/admin"
+	"github.com/leatmq/leat/client/admin"
 )
 
 // rebalancesShown are the latest ones.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/leatmq/leat/internal/admin"
+	"github.com/leatmq/leat/client/admin"
 )
 
 // alteredTopic is a topic as `leat topic alter --output json` shows it.
@@ -98,7 +98,7 @@ func (f *topicAlterer) read(cmd *cobra.Command, a *alteredTopic) (err error) {
 func (f *topicAlterer) alter(ctx context.Context, c *admin.Client, a *alteredTopic) error {
 	configs := len(a.Set)+len(a.Reset) > 0
 	if configs {
-		if err := c.AlterTopicConfigs(ctx, a.Topic, a.Set, a.Reset, a.ValidateOnly); err != nil {
+		if err := c.AlterConfigs(ctx, admin.TopicResource(a.Topic), a.Set, a.Reset, a.ValidateOnly); err != nil {
 			return err
 		}
 	}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/leatmq/leat/internal/admin"
+	"github.com/leatmq/leat/client/admin"
 )
 
 // deletedTopic is a topic as `leat topic delete --output json` shows it.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/leatmq/leat/internal/admin"
+	"github.com/leatmq/leat/client/admin"
 )
 
 // describedTopic is a topic as `leat topic describe --output json` shows it.
@@ -147,7 +147,7 @@ func (v *topicViewer) look(ctx context.Context, topics []admin.TopicInfo) error 
 }
 
 func (v *topicViewer) describe(ctx context.Context, t *admin.TopicInfo, allConfigs bool) (*describedTopic, error) {
-	configs, err := v.c.TopicConfigs(ctx, t.Name)
+	configs, err := v.c.Configs(ctx, admin.TopicResource(t.Name))
 	if errors.Is(err, admin.ErrNoTopic) {
 		return nil, noTopic(v.c.Addr(), t.Name) // deleted meanwhile
 	}

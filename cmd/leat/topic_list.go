@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/leatmq/leat/internal/admin"
+	"github.com/leatmq/leat/client/admin"
 )
 
 // listedTopic is a topic as `leat topic list --output json` shows it.

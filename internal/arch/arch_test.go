@@ -23,7 +23,8 @@ var layers = []struct {
 	{"internal/invariant internal/loglimit internal/metricstest internal/logtest internal/arch internal/properties", "knows nothing; everything may use it"},
 	{"internal/vfs internal/metrics record protocol config security client/assign", "leaves: bytes, files, keys, codes and who gets what, without each other"},
 	{"index netio internal/rpc", "one kind of file, one kind of socket"},
-	{"segment client internal/admin", "a data file with its indexes; a client of any broker"},
+	{"segment client", "a data file with its indexes; a client of any broker"},
+	{"client/admin", "asking a cluster about itself, and changing it"},
 	{"bench/load", "a load generator for any broker"},
 	{"engine", "partition logs on disk: it knows no protocol and no cluster"},
 	{"metadata", "one truth about the cluster, kept in a log of the engine"},
@@ -36,6 +37,8 @@ var layers = []struct {
 
 // forbidden names imports that no layer number would catch.
 var forbidden = []struct{ from, to, reason string }{
+	{"client/admin", module + "/netio", "users of the client must not inherit the server's event loop"},
+	{"client/admin", module + "/engine", "users of the client must not inherit the storage engine"},
 	{"client", module + "/netio", "users of the client must not inherit the server's event loop"},
 	{"client", module + "/engine", "users of the client must not inherit the storage engine"},
 	{"engine", module + "/protocol", "storage does not know the wire"},

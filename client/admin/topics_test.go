@@ -33,7 +33,7 @@ func topicBroker(t *testing.T, newest map[int16]int16) *Client {
 		}
 		return int16(protocol.UnknownTopicOrPartition)
 	}
-	return client(t, newBroker(t, newest, func(req kmsg.Request) kmsg.Response {
+	return testClient(t, newBroker(t, newest, func(req kmsg.Request) kmsg.Response {
 		switch r := req.(type) {
 		case *kmsg.CreateTopicsRequest:
 			resp := kmsg.NewPtrCreateTopicsResponse()
@@ -130,10 +130,10 @@ func TestTopicChanges(t *testing.T) {
 			if err := c.CreatePartitions(ctx, name, 3); err != want {
 				t.Errorf("partitions of %s: %v", name, err)
 			}
-			if err := c.AlterTopicConfigs(ctx, name, map[string]string{"b": "2"}, []string{"a"}, false); err != want {
+			if err := c.AlterConfigs(ctx, TopicResource(name), map[string]string{"b": "2"}, []string{"a"}, false); err != want {
 				t.Errorf("configs of %s: %v", name, err)
 			}
-			configs, err := c.TopicConfigs(ctx, name)
+			configs, err := c.Configs(ctx, TopicResource(name))
 			if err != want || err == nil && (len(configs) != 2 || configs[0].Name != "a.default" || configs[0].Set || !configs[1].Set || *configs[1].Value != "1") {
 				t.Errorf("configs of %s: %+v, %v", name, configs, err)
 			}
@@ -184,7 +184,7 @@ func TestLostChange(t *testing.T) {
 		}
 		return nil
 	})
-	err := client(t, b.addr()).DeleteTopic(t.Context(), "t")
+	err := testClient(t, b.addr()).DeleteTopic(t.Context(), "t")
 	if err == nil || !strings.Contains(err.Error(), "not known") || asked.Load() != 1 {
 		t.Errorf("asked %d times: %v", asked.Load(), err)
 	}

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -142,9 +143,9 @@ func (b *broker) metadata(req *kmsg.MetadataRequest) *kmsg.MetadataResponse {
 	return resp
 }
 
-func client(t *testing.T, addrs ...string) *Client {
+func testClient(t *testing.T, addrs ...string) *Client {
 	t.Helper()
-	c := New(addrs, rpc.Options{Timeout: 30 * time.Second})
+	c := newClient(addrs, rpc.Options{Timeout: 30 * time.Second})
 	t.Cleanup(c.Close)
 	return c
 }
@@ -164,7 +165,7 @@ func TestBootstrapGoesOnToTheNext(t *testing.T) {
 	}
 	gone.Close()
 	b := newBroker(t, newestAPIs, never)
-	c := client(t, gone.Addr().String(), b.addr())
+	c := testClient(t, gone.Addr().String(), b.addr())
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	brokers, err := c.Brokers(ctx)
@@ -174,7 +175,7 @@ func TestBootstrapGoesOnToTheNext(t *testing.T) {
 	if c.Told(b.addr()) || !c.Told("elsewhere:1") {
 		t.Error("which addresses the cluster told is not known")
 	}
-	_, err = client(t, gone.Addr().String(), gone.Addr().String()).Brokers(ctx)
+	_, err = testClient(t, gone.Addr().String(), gone.Addr().String()).Brokers(ctx)
 	if strings.Count(fmt.Sprint(err), "cannot be reached") != 2 {
 		t.Error(err)
 	}
@@ -210,7 +211,7 @@ func TestCoordinatorIsAskedForAgain(t *testing.T) {
 			}
 			return nil
 		})
-		if err := client(t, b.addr()).DeleteGroup(t.Context(), "g"); rpc.Code(err) != protocol.NonEmptyGroup || len(codes)+len(deletes) != 0 {
+		if err := testClient(t, b.addr()).DeleteGroup(t.Context(), "g"); rpc.Code(err) != protocol.NonEmptyGroup || len(codes)+len(deletes) != 0 {
 			t.Errorf("%v; %d and %d answers are left", err, len(codes), len(deletes))
 		}
 	}
@@ -251,7 +252,7 @@ func TestDescribeConsumerGroup(t *testing.T) {
 			}
 			return nil
 		})
-		c := client(t, b.addr())
+		c := testClient(t, b.addr())
 		g, err := c.DescribeGroup(t.Context(), "new", true)
 		if err != nil {
 			t.Fatal(err)
@@ -327,7 +328,7 @@ func TestOffsets(t *testing.T) {
 			return resp
 		})
 		ps := []Partition{{"t", 0}, {"t", 1}, {"t", 2}, {"t", 9}, {"missing", 0}}
-		all, err := client(t, b.addr()).Offsets(t.Context(), ps, Latest)
+		all, err := testClient(t, b.addr()).Offsets(t.Context(), ps, Latest)
 		if err != nil || len(all) != len(ps) {
 			t.Fatalf("%v, %v", all, err)
 		}
@@ -385,7 +386,7 @@ func TestFirstTime(t *testing.T) {
 // The look for a record goes over what has none, up to a limit, and on from the log start when the offset is gone.
 func TestTimes(t *testing.T) {
 	log := map[int64]record.Batch{30: batchOf(32, record.Options{}, 1234)}
-	fetches := 0
+	var fetches atomic.Int32
 	b := newBroker(t, newestAPIs, func(req kmsg.Request) kmsg.Response {
 		r, ok := req.(*kmsg.FetchRequest)
 		if !ok {
@@ -394,7 +395,7 @@ func TestTimes(t *testing.T) {
 		if r.Version != fetchNamed {
 			t.Errorf("fetch in version %d", r.Version)
 		}
-		fetches++
+		fetches.Add(1)
 		resp := kmsg.NewPtrFetchResponse()
 		rt := kmsg.NewFetchResponseTopic()
 		rt.Topic = r.Topics[0].Topic
@@ -415,16 +416,16 @@ func TestTimes(t *testing.T) {
 		resp.Topics = append(resp.Topics, rt)
 		return resp
 	})
-	c := client(t, b.addr())
+	c := testClient(t, b.addr())
 	times, err := c.Times(t.Context(), map[Partition]int64{{"t", 0}: 3, {"t", 2}: 5, {"missing", 0}: 1})
-	if err != nil || len(times) != 1 || times[Partition{"t", 0}] != 1234 || fetches != 2 {
-		t.Errorf("%v, %v, %d fetches", times, err, fetches)
+	if err != nil || len(times) != 1 || times[Partition{"t", 0}] != 1234 || fetches.Load() != 2 {
+		t.Errorf("%v, %v, %d fetches", times, err, fetches.Load())
 	}
 	for _, topic := range []string{"hollow", "failing"} {
-		fetches = 0
+		fetches.Store(0)
 		times, err = c.Times(t.Context(), map[Partition]int64{{topic, 0}: 30})
-		if err != nil || len(times) != 0 || fetches > peekHops {
-			t.Errorf("%s: %v, %v, %d fetches", topic, times, err, fetches)
+		if err != nil || len(times) != 0 || fetches.Load() > peekHops {
+			t.Errorf("%s: %v, %v, %d fetches", topic, times, err, fetches.Load())
 		}
 	}
 }
@@ -482,7 +483,7 @@ func TestCommitOffsets(t *testing.T) {
 		answers = answers[1:]
 		return resp
 	})
-	refused, err := client(t, b.addr()).CommitOffsets(t.Context(), "g", map[Partition]int64{{"t", 0}: 1, {"t", 1}: 2})
+	refused, err := testClient(t, b.addr()).CommitOffsets(t.Context(), "g", map[Partition]int64{{"t", 0}: 1, {"t", 1}: 2})
 	if err != nil || len(refused) != 1 || rpc.Code(refused[Partition{"t", 1}]) != protocol.UnknownTopicOrPartition || len(answers) != 0 {
 		t.Errorf("%v, %v", refused, err)
 	}
@@ -509,7 +510,7 @@ func TestCommitOffsetsWithoutAnswer(t *testing.T) {
 		resp.Topics = append(resp.Topics, rt)
 		return resp
 	})
-	refused, err := client(t, b.addr()).CommitOffsets(ctx, "g", map[Partition]int64{{"t", 0}: 1})
+	refused, err := testClient(t, b.addr()).CommitOffsets(ctx, "g", map[Partition]int64{{"t", 0}: 1})
 	close(gone)
 	if !errors.Is(err, context.Canceled) || refused != nil {
 		t.Errorf("%v, %v", refused, err)

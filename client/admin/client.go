@@ -10,7 +10,7 @@
 //	commits.go      committed offsets: read and set
 //
 // What is about several partitions tells errors for each of them, and asks once: a partition without a leader is something to show. What a broker says of a group may
-// succeed later (its coordinator loads, or moved) and is asked again until the context ends. A Client is used by one goroutine.
+// succeed later (its coordinator loads, or moved) and is asked again until the context ends. Connections are shared by whoever uses a Client; they are made one at a time.
 package admin
 
 import (
@@ -22,27 +22,47 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/leatmq/leat/client"
 	"github.com/leatmq/leat/internal/rpc"
 )
 
 // retryPause is between two attempts.
 const retryPause = 100 * time.Millisecond
 
-// Client is the connections to a cluster.
+// Client is the connections to a cluster. Its methods may be used by several goroutines.
 type Client struct {
 	bootstrap []string
 	o         rpc.Options
-	conns     map[string]*rpc.Conn // by address
-	home      string               // the bootstrap address that answered
+
+	ctx    context.Context // ends with Close
+	cancel context.CancelFunc
+
+	turn  chan struct{}        // held by whoever looks for a connection, or makes one; guards what follows
+	conns map[string]*rpc.Conn // by address
+	home  string               // the bootstrap address that answered
 }
 
-// New makes a client that begins with the first of the addresses (HOST:PORT) that answers. It connects when it is asked something.
-func New(bootstrap []string, o rpc.Options) *Client {
-	return &Client{bootstrap: bootstrap, o: o, conns: map[string]*rpc.Conn{}}
+// New makes a client that begins with the first of the bootstrap servers that answers. It connects when it is asked something. Of the configuration it uses what
+// is about connections: the rest, such as back-offs, is for producers and consumers. Errors: *client.ConfigError.
+func New(config client.Config) (*Client, error) {
+	config, err := config.Complete()
+	if err != nil {
+		return nil, err
+	}
+	return newClient(config.BootstrapServers, rpc.Options{ClientID: config.ClientID, Timeout: config.RequestTimeout, Dial: config.DialBroker}), nil
 }
 
-// Close ends all connections.
+func newClient(bootstrap []string, o rpc.Options) *Client {
+	c := &Client{bootstrap: bootstrap, o: o, turn: make(chan struct{}, 1), conns: map[string]*rpc.Conn{}}
+	c.ctx, c.cancel = context.WithCancel(context.Background())
+	return c
+}
+
+// Close ends all connections, and what waits for answers with them.
 func (c *Client) Close() {
+	c.cancel()
+	c.turn <- struct{}{}
+	defer func() { <-c.turn }()
 	for _, conn := range c.conns {
 		conn.Close()
 	}
@@ -51,6 +71,8 @@ func (c *Client) Close() {
 
 // Addr is how the cluster was reached, for messages.
 func (c *Client) Addr() string {
+	c.turn <- struct{}{}
+	defer func() { <-c.turn }()
 	if c.home != "" {
 		return c.home
 	}
@@ -58,10 +80,40 @@ func (c *Client) Addr() string {
 }
 
 // Told reports whether an address is one that the cluster told, and not one that the client began with.
-func (c *Client) Told(addr string) bool { return c.home != "" && !slices.Contains(c.bootstrap, addr) }
+func (c *Client) Told(addr string) bool {
+	c.turn <- struct{}{}
+	defer func() { <-c.turn }()
+	return c.home != "" && !slices.Contains(c.bootstrap, addr)
+}
 
-// conn is a connection to a broker that works, or did a moment ago.
+// take waits for the turn, as long as the context lasts.
+func (c *Client) take(ctx context.Context) error {
+	select {
+	case c.turn <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if c.ctx.Err() != nil {
+		<-c.turn
+		return client.ErrClosed
+	}
+	return nil
+}
+
+// conn is a connection to a broker that works, or did a moment ago; "" is any broker.
 func (c *Client) conn(ctx context.Context, addr string) (*rpc.Conn, error) {
+	if err := c.take(ctx); err != nil {
+		return nil, err
+	}
+	defer func() { <-c.turn }()
+	if addr == "" {
+		return c.any(ctx)
+	}
+	return c.dial(ctx, addr)
+}
+
+// dial is conn for whoever holds turn.
+func (c *Client) dial(ctx context.Context, addr string) (*rpc.Conn, error) {
 	if conn := c.conns[addr]; conn != nil {
 		if conn.Err() == nil {
 			return conn, nil
@@ -69,6 +121,9 @@ func (c *Client) conn(ctx context.Context, addr string) (*rpc.Conn, error) {
 		conn.Close()
 		delete(c.conns, addr)
 	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(c.ctx, cancel)()
 	conn, err := rpc.Dial(ctx, addr, c.o)
 	if err != nil {
 		return nil, err
@@ -77,10 +132,10 @@ func (c *Client) conn(ctx context.Context, addr string) (*rpc.Conn, error) {
 	return conn, nil
 }
 
-// any is a connection to any broker.
+// any is a connection to any broker. turn is held.
 func (c *Client) any(ctx context.Context) (*rpc.Conn, error) {
 	if c.home != "" {
-		return c.conn(ctx, c.home)
+		return c.dial(ctx, c.home)
 	}
 	var all []error
 	for i, addr := range c.bootstrap {
@@ -104,18 +159,12 @@ func (c *Client) share(ctx context.Context, addr string, n int) (*rpc.Conn, erro
 		ctx, cancel = context.WithTimeout(ctx, time.Until(deadline)/time.Duration(n))
 		defer cancel()
 	}
-	return c.conn(ctx, addr)
+	return c.dial(ctx, addr)
 }
 
 // ask sends a request to a broker; "" is any.
 func (c *Client) ask(ctx context.Context, addr string, req kmsg.Request, newest int16) (kmsg.Response, error) {
-	var conn *rpc.Conn
-	var err error
-	if addr == "" {
-		conn, err = c.any(ctx)
-	} else {
-		conn, err = c.conn(ctx, addr)
-	}
+	conn, err := c.conn(ctx, addr)
 	if err != nil {
 		return nil, err
 	}
