@@ -23,7 +23,7 @@ type Partitioner interface {
 type TopicPartitioner interface {
 	// Partition is a number from 0 to p.Count-1. p.Count is at least 1.
 	Partition(r *Record, p Partitions) int32
-	// BatchClosed says that a partition's batch takes no more records: it is full, or leaves.
+	// BatchClosed says that a partition's batch takes no more records: it is full, or leaves. It must not use the producer.
 	BatchClosed(partition int32)
 }
 

@@ -32,7 +32,7 @@ func (e *RecordTooLargeError) Error() string {
 //
 // part.mu guards a partition's queue: Send holds it while it copies, a sender while it takes batches, the connection's reading goroutine while it hands in answers. sender.mu guards its list of
 // partitions, topicParts.mu the partitions of a topic, Producer.mu the topics. They are taken in the order Producer, topicParts, sender, part, bufferPool; functions of the user are called
-// without any of them.
+// without any of them, but for TopicPartitioner.BatchClosed, with part.mu.
 type Producer struct {
 	client  *Client
 	config  ProducerConfig

@@ -105,7 +105,7 @@ func killTime(t *testing.T) time.Duration {
 	return 15 * time.Second
 }
 
-// TestLeatProducerKill: the broker is killed every few seconds, and started again, while records are produced: each is there once, in order, at the offset that was told.
+// TestLeatProducerKill: the broker is killed every few seconds, or stopped, and started again, while records are produced: each is there once, in order, at the offset that was told.
 func TestLeatProducerKill(t *testing.T) {
 	start := map[string]func(testing.TB, ...string) *harness.Peer{harness.LeatKind: harness.StartLeat, harness.KafkaKind: harness.StartKafka}
 	for _, kind := range harness.Kinds() {
@@ -171,8 +171,11 @@ func killWhileProducing(t *testing.T, p *harness.Peer) {
 			}
 			return nil
 		}))
-		p.Kill()
-		kills++
+		if kills++; kills%3 == 0 {
+			must(t, "stop", p.Stop())
+		} else {
+			p.Kill()
+		}
 		must(t, "restart", p.Restart())
 	}
 	all.Wait()
