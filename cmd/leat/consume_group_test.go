@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -135,6 +136,53 @@ func waitForMembers(t *testing.T, addr string, count int) {
 			if f := strings.Fields(rows[1]); len(f) > 2 && f[1]+","+f[len(f)-1] == want {
 				return
 			}
+		}
+	}
+}
+
+// interruptingWriter is Ctrl-C after the second write (the first is committed at once, the next ones a second later), or an output that takes nothing more then.
+type interruptingWriter struct {
+	writes, lines int
+	interrupt     func() // nil: the output is full
+}
+
+func (w *interruptingWriter) Write(p []byte) (int, error) {
+	if w.writes++; w.writes > 2 && w.interrupt == nil {
+		return 0, errors.New("no space left")
+	}
+	w.lines += strings.Count(string(p), "\n")
+	if w.writes == 2 && w.interrupt != nil {
+		w.interrupt()
+	}
+	return len(p), nil
+}
+
+// What is committed at the end is what was printed, also when the end is Ctrl-C while records come, or an output that can't be written.
+func TestConsumeGroupCommitsOnlyWhatIsPrinted(t *testing.T) {
+	b := leattest.New(t)
+	var lines strings.Builder
+	for i := range 5 * pollRecords {
+		fmt.Fprintln(&lines, i)
+	}
+	produceRecords(t, b.Addr(), "t", lines.String())
+	for i := range 12 { // which of a cancelled context and a record is seen first is luck
+		ctx, cancel := context.WithCancel(t.Context())
+		w := &interruptingWriter{interrupt: cancel}
+		if i%2 == 1 {
+			w = &interruptingWriter{}
+		}
+		group := fmt.Sprint("g", i)
+		root := newRoot()
+		root.SetContext(ctx)
+		root.SetOut(w)
+		root.SetErr(io.Discard)
+		if code := run(root, []string{"consume", "t", "--group", group, "--from-beginning", "--bootstrap-server", b.Addr()}); code != i%2 {
+			t.Errorf("exit code %d", code)
+		}
+		cancel()
+		_, next, errs := leatOn(t.Context(), strings.NewReader(""), "consume", "t", "--group", group, "--from-beginning", "--max-messages", "1", "--exit-at-end", "--bootstrap-server", b.Addr())
+		if next != fmt.Sprintln(w.lines) {
+			t.Errorf("%d lines were printed, and then came %q %s", w.lines, next, errs)
 		}
 	}
 }

@@ -39,7 +39,7 @@ type reading struct {
 	unsaved   bool                                       // something was printed and not committed
 	printed   map[client.TopicPartition]client.Committed // how far, since the last commit
 	commitAt  time.Time
-	broken    bool  // whoever read the output is gone: what it was given last is not committed
+	broken    bool  // the output could not be written, or nobody reads it any more: what it was given last is not committed
 	commitErr error // of the last commit
 
 	growAt     time.Time // when to look for more partitions
@@ -123,6 +123,14 @@ func (r *reading) all(ctx context.Context) error {
 		}
 		records, err := r.poll(ctx)
 		switch {
+		case len(records) > 0: // also when it was interrupted meanwhile: what Poll returns counts as read, and is committed
+			if err := r.show(records); err != nil {
+				r.broken = true
+				return err
+			}
+			if r.quietSince, r.wellAt = r.now(), r.now(); ctx.Err() != nil {
+				return ctx.Err()
+			}
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case errors.Is(err, context.DeadlineExceeded):
@@ -131,11 +139,6 @@ func (r *reading) all(ctx context.Context) error {
 			}
 		case err != nil:
 			return err
-		default:
-			if err := r.show(records); err != nil {
-				return err
-			}
-			r.quietSince, r.wellAt = r.now(), r.now()
 		}
 		if err := r.commit(ctx); err != nil {
 			return err
@@ -331,8 +334,7 @@ func (r *reading) revoked([]client.TopicPartition) {
 
 // quiet is nil for an error that is a way to end: Ctrl-C, or nobody reads the output any more.
 func (r *reading) quiet(ctx context.Context, err error) error {
-	r.broken = brokenPipe(err)
-	if r.broken || ctx.Err() != nil {
+	if brokenPipe(err) || ctx.Err() != nil {
 		return nil
 	}
 	return err
