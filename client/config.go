@@ -33,9 +33,12 @@ type Config struct {
 
 // Hooks are called when something happens, for metrics. They must not block. Any may be nil.
 type Hooks struct {
-	Dialed    func(addr string, took time.Duration, err error)                                       // a connection was made, or not
-	Refreshed func(took time.Duration, err error)                                                    // metadata was asked for
-	Delivered func(topic string, partition int32, records, bytes int, took time.Duration, err error) // a batch of a producer has its answer; took since its first record
+	Dialed     func(addr string, took time.Duration, err error)                                       // a connection was made, or not
+	Refreshed  func(took time.Duration, err error)                                                    // metadata was asked for
+	Delivered  func(topic string, partition int32, records, bytes int, took time.Duration, err error) // a batch of a producer has its answer; took since its first record
+	Fetched    func(topic string, partition int32, records, bytes int)                                // a fetch of a consumer brought records (by the word of the batches)
+	Reset      func(topic string, partition int32, from int64)                                        // the position of a consumer is not in the log any more: it goes on where OffsetReset says, or where the log begins to differ
+	Rebalanced func(group string, assigned, revoked, lost int)                                        // a member of a group changed what it has, by so many partitions
 }
 
 // ConfigError: a setting cannot be used.

@@ -158,8 +158,8 @@ func (r *Consumer) Assign(partitions ...TopicPartition) error {
 		return ErrClosed
 	}
 	if g := r.groupOf(); g != nil {
-		if sub, _ := g.subscribed(); sub != nil {
-			return &ConfigError{"Assign", "is called on a consumer that subscribes: Unsubscribe first"}
+		if sub, _ := g.subscribed(); sub != nil || len(g.owned()) > 0 {
+			return &ConfigError{"Assign", "is called on a consumer that subscribes: Unsubscribe first, and Poll, which gives up what it has"}
 		}
 	}
 	r.assign(partitions)

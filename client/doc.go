@@ -16,6 +16,16 @@
 //	...
 //	err = p.Close(ctx)
 //
+// A Consumer reads them: Poll returns what has come, of the partitions that it was told (Assign) or that the members of its group share (Subscribe).
+//
+//	r, err := c.NewConsumer(client.ConsumerConfig{Group: "billing"})
+//	...
+//	err = r.Subscribe("orders")
+//	...
+//	records, err := r.Poll(ctx, 0)
+//	...
+//	err = r.Close(ctx)
+//
 // New checks its configuration and connects to nothing: the first call that needs the cluster does, within its context. Every call that may wait takes a context.
 // Errors are typed; Code and Retriable tell Kafka's code and whether the same call may succeed later.
 //

@@ -27,14 +27,15 @@ const (
 // A broker is not asked while one of these partitions has more than MaxPartitionBytes waiting for Poll, or all of them together more than their share of BufferMemory: a fetch without
 // the partition that has most to give would make it wait for the others' next records.
 type fetcher struct {
-	r       *Consumer
-	id      int32
-	wake    chan struct{} // one place
-	session fetchSession
-	asked   map[TopicPartition]askedFor // what the fetch on its way is for
-	wants   []fetchWant
-	fails   int
-	lease   *lease // of the answer that is being taken
+	r        *Consumer
+	id       int32
+	wake     chan struct{} // one place
+	session  fetchSession
+	asked    map[TopicPartition]askedFor // what the fetch on its way is for
+	wants    []fetchWant
+	fails    int
+	refusals int    // of the session, in a row
+	lease    *lease // of the answer that is being taken
 
 	buffered int // bytes that are waiting for Poll; guarded by the consumer's mu
 }
@@ -72,14 +73,22 @@ func (f *fetcher) run() {
 			f.rest(wait)
 			continue
 		}
+		begin := time.Now()
 		resp, err := f.ask(maxBytes)
 		if err != nil {
 			f.failed(err)
 			continue
 		}
-		f.fails = 0
-		f.take(resp)
+		if f.take(resp) == 0 && time.Since(begin) < f.r.config.MaxWait/2 {
+			f.rest(f.r.client.backoff(1)) // a broker that has nothing should have waited: it is not to be asked as fast as it answers
+		}
+		f.throttle(time.Duration(resp.ThrottleMillis) * time.Millisecond)
 	}
+}
+
+// throttle waits as long as the broker wants to be left alone (KIP-219).
+func (f *fetcher) throttle(wait time.Duration) {
+	_ = f.r.client.sleep(f.r.ctx, min(wait, f.r.client.config.RequestTimeout))
 }
 
 // rest waits for something to do.
@@ -215,14 +224,16 @@ type fetchedPart struct {
 	chunk  *chunk
 }
 
-// take takes an answer over.
-func (f *fetcher) take(resp *kmsg.FetchResponse) {
+// take takes an answer over, and returns how many partitions it says something of that it was worth to answer for.
+func (f *fetcher) take(resp *kmsg.FetchResponse) (worthy int) {
 	if !f.session.answered(resp) {
-		if code := protocol.Code(resp.ErrorCode); code != protocol.FetchSessionIDNotFound && code != protocol.InvalidFetchSessionEpoch {
+		code := protocol.Code(resp.ErrorCode)
+		if f.refusals++; f.refusals > 1 || code != protocol.FetchSessionIDNotFound && code != protocol.InvalidFetchSessionEpoch {
 			f.failed(&Error{Code: code, Where: fmt.Sprintf("a fetch from broker %d", f.id)})
 		}
-		return
+		return 1
 	}
+	f.fails, f.refusals = 0, 0
 	parts := f.look(resp)
 	now := time.Now()
 	f.r.mu.Lock()
@@ -230,10 +241,14 @@ func (f *fetcher) take(resp *kmsg.FetchResponse) {
 	f.r.mu.lastErr = nil
 	defer f.giveBackLocked()
 	for _, part := range parts {
+		if a := part.answer; part.chunk != nil || a.ErrorCode != 0 || a.PreferredReadReplica >= 0 || a.DivergingEpoch.EndOffset >= 0 {
+			worthy++
+		}
 		if part.p.version == part.version && part.p.state == fetching { // or it was told to look elsewhere meanwhile
 			f.one(now, part, resp)
 		}
 	}
+	return worthy
 }
 
 // giveBackLocked gives the memory of an answer back that nothing was taken from.
@@ -290,6 +305,9 @@ func (f *fetcher) one(now time.Time, part fetchedPart, resp *kmsg.FetchResponse)
 		k.lease = f.lease
 		k.lease.chunks++
 		p.fetched(k.end, k.size)
+		if hook := r.client.config.Hooks.Fetched; hook != nil {
+			hook(p.tp.Topic, p.tp.Partition, k.records, k.size)
+		}
 		f.buffered += k.size
 		r.mu.ready = append(r.mu.ready, k)
 		poke(r.news)
@@ -363,6 +381,7 @@ func (r *Consumer) outOfRangeLocked(now time.Time, p *partition) {
 	}
 	r.client.config.Logger.Warn("an offset is not in the log (its records were deleted, or it is beyond the end): going on where the reset policy says",
 		"topic", p.tp.Topic, "partition", p.tp.Partition, "offset", p.next.offset, "policy", r.config.OffsetReset.String())
+	r.resetHook(p.tp, p.next.offset)
 	p.locate(r.nextVersionLocked(), timestamp, orLast)
 	poke(r.work)
 }
@@ -388,7 +407,14 @@ func (r *Consumer) partedLocked(p *partition, parts position) {
 	poke(r.work)
 }
 
+func (r *Consumer) resetHook(tp TopicPartition, from int64) {
+	if hook := r.client.config.Hooks.Reset; hook != nil {
+		hook(tp.Topic, tp.Partition, from)
+	}
+}
+
 func (r *Consumer) warnTruncated(tp TopicPartition, read, common int64) {
+	r.resetHook(tp, read)
 	r.client.config.Logger.Warn("a partition lost records that were read: a leader without them was elected", "topic", tp.Topic, "partition", tp.Partition, "read", read, "common", common)
 }
 

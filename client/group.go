@@ -230,6 +230,11 @@ func (g *group) put(c *change) {
 // apply changes the partitions, and tells the user.
 func (g *group) apply(ctx context.Context, c *change) {
 	r := g.r
+	if hook := r.client.config.Hooks.Rebalanced; hook != nil && len(c.partitions) > 0 {
+		var n [3]int
+		n[c.kind] = len(c.partitions)
+		hook(r.config.Group, n[assignChange], n[revokeChange], n[lostChange])
+	}
 	switch c.kind {
 	case assignChange:
 		g.own(append(slices.Clone(g.owned()), c.partitions...))

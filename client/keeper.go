@@ -146,6 +146,7 @@ func (r *Consumer) recreatedLocked(p *partition, id [16]byte) {
 		r.failLocked(p, &TruncatedError{p.tp, at, -1})
 		return
 	}
+	r.resetHook(p.tp, at)
 	r.client.config.Logger.Warn("a topic was deleted and made anew: it is read from its beginning", "topic", p.tp.Topic, "partition", p.tp.Partition, "offset", at)
 	p.locate(r.nextVersionLocked(), timestampEarliest, false)
 }

@@ -242,6 +242,12 @@ func (r *Consumer) refusedLocked(now time.Time, p *partition, code int16) {
 // leader, it is asked for again, until the context ends. Errors: *UnknownTopicError, *Error and those of connections.
 func (r *Consumer) Offsets(ctx context.Context, at Offset, partitions ...TopicPartition) (map[TopicPartition]int64, error) {
 	found := make(map[TopicPartition]int64, len(partitions))
+	if at.at >= 0 {
+		for _, tp := range partitions {
+			found[tp] = at.at
+		}
+		return found, nil
+	}
 	for tries := 1; ; tries++ {
 		err := r.offsets(ctx, at, partitions, found)
 		if err == nil {
