@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -399,6 +400,39 @@ func TestConsumerTruncationOfWhatWasFetchedAhead(t *testing.T) {
 		}
 		if strings.Contains(r.said.String(), "lost records") {
 			t.Errorf("the log: %s", r.said.String())
+		}
+	})
+}
+
+// Offsets answers about all partitions or not at all: one that is refused for now is asked for again, also when another has no record as late. A partition that is named twice is asked for once.
+func TestOffsetsOfAll(t *testing.T) {
+	fakeConsumer(t, ConsumerConfig{}, 2, func(r *fakeRig) {
+		refused := false
+		r.cluster.on(2, func(_ string, req kmsg.Request) kmsg.Response {
+			resp := r.logs.listOffsets(req.(*kmsg.ListOffsetsRequest)).(*kmsg.ListOffsetsResponse)
+			seen := map[int32]bool{}
+			for i, p := range req.(*kmsg.ListOffsetsRequest).Topics[0].Partitions {
+				if seen[p.Partition] {
+					t.Errorf("partition %d is asked for twice in a request", p.Partition)
+				}
+				seen[p.Partition] = true
+				a := &resp.Topics[0].Partitions[i]
+				switch {
+				case p.Timestamp < 0:
+				case p.Partition == 0 && !refused:
+					a.Offset, a.ErrorCode, refused = -1, int16(protocol.LeaderNotAvailable), true
+				case p.Partition == 1:
+					a.Offset = -1
+				}
+			}
+			return resp
+		})
+		for _, partitions := range [][]TopicPartition{{tp(0), tp(1)}, {tp(0), tp(0), tp(1)}} {
+			refused = false
+			got, err := r.c.Offsets(within(r.t, time.Minute), AtTime(time.Now()), partitions...)
+			if want := (map[TopicPartition]int64{tp(0): 3, tp(1): 3}); err != nil || !maps.Equal(got, want) {
+				t.Errorf("%v, %v; want %v", got, err, want)
+			}
 		}
 	})
 }

@@ -266,10 +266,12 @@ func (r *Consumer) Offsets(ctx context.Context, at Offset, partitions ...TopicPa
 // offsets asks for those that have not been found, once.
 func (r *Consumer) offsets(ctx context.Context, at Offset, partitions []TopicPartition, found map[TopicPartition]int64) error {
 	by := map[int32][]question{}
+	asked := make(map[TopicPartition]bool, len(partitions))
 	for _, tp := range partitions {
-		if _, ok := found[tp]; ok {
+		if _, ok := found[tp]; ok || asked[tp] {
 			continue
 		}
+		asked[tp] = true
 		info, err := r.client.leader(ctx, tp.Topic, tp.Partition)
 		if err != nil {
 			return err
@@ -290,7 +292,9 @@ func (r *Consumer) offsets(ctx context.Context, at Offset, partitions []TopicPar
 			case a.Offset >= 0:
 				found[q.p.tp] = a.Offset
 			default: // no record is as late
-				last = r.offsets(ctx, Latest, []TopicPartition{q.p.tp}, found)
+				if err := r.offsets(ctx, Latest, []TopicPartition{q.p.tp}, found); err != nil {
+					last = err
+				}
 			}
 		}
 	}
