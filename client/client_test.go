@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"slices"
@@ -96,6 +97,30 @@ func TestMetadataRefresh(t *testing.T) {
 		f.topic("a", 2, 2, 1)
 		if cl, err := c.refresh(t.Context()); err != nil || len(cl.topics["a"].partitions) != 3 || cl.topics["a"].partitions[0].leader != 2 {
 			t.Errorf("after a change: %v", err)
+		}
+	})
+}
+
+// A topic that nobody has asked for yet does not wait for the back-off after others: two hundred topics in turn take no time.
+func TestMetadataOfNewTopics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeCluster(t, 1)
+		c := f.client()
+		begin := time.Now()
+		for i := range 200 {
+			name := fmt.Sprint("t", i)
+			f.topic(name, 1)
+			c.metadata.want(name)
+			if i%2 == 1 {
+				c.stale() // as errors do: this refresh waits, until a new topic is wanted
+				synctest.Wait()
+			}
+			if _, err := c.topic(t.Context(), name); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if took := time.Since(begin); took > 0 {
+			t.Errorf("it took %v", took)
 		}
 	})
 }

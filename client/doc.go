@@ -32,7 +32,7 @@
 // # What is known of the cluster
 //
 // One goroutine of the Client asks for metadata: of the topics that somebody wants, when they get older than Config.MetadataMaxAge, when somebody wants another one, and when an answer
-// shows that something has moved. Whoever needs fresh metadata waits for it; there is one question at a time, and between two of them is a back-off with jitter. A
+// shows that something has moved. Whoever needs fresh metadata waits for it; there is one question at a time, and between two of them is a back-off with jitter, but for a topic that was not asked for before. A
 // snapshot is immutable and replaced as a whole. A partition's leader never goes back to an older epoch than one that was seen of the same topic id: brokers learn of a change
 // one after the other.
 //

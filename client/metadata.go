@@ -54,7 +54,8 @@ type metadata struct {
 		running bool
 		asked   int64 // number of the last refresh that was asked for
 		wanted  map[string]int
-		all     int // how many want all topics
+		all     int             // how many want all topics
+		tried   map[string]bool // the topics that were asked for last
 	}
 	failures int       // in a row; the goroutine's
 	last     time.Time // when the last attempt began; the goroutine's
@@ -127,13 +128,45 @@ func (m *metadata) run() {
 			return
 		}
 		age.Stop()
-		// Two attempts are a back-off apart, whoever asks.
-		if c.sleep(c.ctx, time.Until(m.last.Add(c.backoff(max(m.failures, 1))))) != nil {
+		if !m.pause() {
 			return
 		}
 		m.last = time.Now()
 		m.refresh()
 	}
+}
+
+// pause waits until the next attempt may begin: a back-off after the one before, whoever asks, but at once for topics that were not asked for then. False: the client is closed.
+func (m *metadata) pause() bool {
+	c := m.client
+	until := m.last.Add(c.backoff(max(m.failures, 1)))
+	for {
+		wait := time.Until(until)
+		if wait <= 0 || m.failures == 0 && m.wantsNew() {
+			return c.ctx.Err() == nil
+		}
+		t := time.NewTimer(wait)
+		select {
+		case <-t.C:
+		case <-m.kick: // perhaps for a new topic
+		case <-c.ctx.Done():
+		}
+		if t.Stop(); c.ctx.Err() != nil {
+			return false
+		}
+	}
+}
+
+// wantsNew says whether a topic is wanted that was not asked for last time.
+func (m *metadata) wantsNew() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for topic := range m.mu.wanted {
+		if !m.mu.tried[topic] {
+			return true
+		}
+	}
+	return false
 }
 
 // refresh asks once and publishes what comes of it.
@@ -142,6 +175,10 @@ func (m *metadata) refresh() {
 	m.mu.Lock()
 	covers, all := m.mu.asked, m.mu.all > 0
 	topics := slices.Sorted(maps.Keys(m.mu.wanted))
+	m.mu.tried = make(map[string]bool, len(topics))
+	for _, topic := range topics {
+		m.mu.tried[topic] = true
+	}
 	m.mu.Unlock()
 	begin := time.Now()
 	resp, err := c.askMetadata(c.ctx, topics, all)
