@@ -42,10 +42,10 @@ func (o *order) see(partition int32, offset int64, value []byte) error {
 	return nil
 }
 
-// rounds reads the topic again and again for the time of a turn, each time with a new client.
+// rounds reads the topic again and again for the time of a turn, each time with a new client, and at least once after the warm-up.
 func rounds(w work, read func(o *order) error) error {
 	begin, measuring, n := time.Now(), false, int64(0)
-	for time.Since(begin) < w.warmup+w.length {
+	for n == 0 || time.Since(begin) < w.warmup+w.length {
 		if !measuring && time.Since(begin) >= w.warmup {
 			measuring = true
 			w.meter.start()
