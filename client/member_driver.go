@@ -72,6 +72,9 @@ func (d *memberDriver) ready() bool {
 		switch {
 		case sub == nil:
 			d.resign()
+			if _, now := d.g.subscribed(); now != n {
+				continue // its kick was taken by the goodbye
+			}
 		case d.fenced != nil && n == d.fencedSubs:
 			d.g.fail(d.fenced)
 		case !late:
