@@ -44,6 +44,7 @@ func readThrough(t *testing.T, c *cut, limit time.Duration) (got []string) {
 		}
 		cl.Close()
 		f.serving.Wait()
+		synctest.Wait() // what has been told to end may be on its last instruction
 		if left := clientGoroutines(); left != "" {
 			t.Errorf("goroutines are left:\n%s", left)
 		}

@@ -251,6 +251,7 @@ func fakeConsumer(t *testing.T, config ConsumerConfig, partitions int, run func(
 		run(r)
 		r.client.Close()
 		r.cluster.serving.Wait()
+		synctest.Wait() // what has been told to end may be on its last instruction
 		if left := clientGoroutines(); left != "" {
 			t.Errorf("goroutines are left:\n%s", left)
 		}
