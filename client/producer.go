@@ -138,8 +138,8 @@ func (p *Producer) partOf(ctx context.Context, r *Record) (*part, error) {
 	}
 	table := t.table.Load()
 	n := t.partitioner.Partition(r, table.view)
-	if n < 0 || int(n) >= len(table.parts) {
-		return nil, fmt.Errorf("the partitioner chose partition %d of %s, which has %d", n, r.Topic, len(table.parts))
+	if n < 0 || int(n) >= table.view.Count {
+		return nil, fmt.Errorf("the partitioner chose partition %d of %s, which has %d", n, r.Topic, table.view.Count)
 	}
 	return table.parts[n], nil
 }

@@ -282,3 +282,46 @@ func TestTopicDeletedAndGrown(t *testing.T) {
 		t.Errorf("%d records from %d on, want %d", len(all), all[0], next-20)
 	}
 }
+
+// A topic that is made anew with fewer partitions has only those: keys go to partitions that exist, and to choose another is a mistake at once.
+func TestTopicMadeAnewWithFewerPartitions(t *testing.T) {
+	r := newRig(t)
+	r.topic("t", 4)
+	p := producer(t, r.client, ProducerConfig{Linger: -1})
+	explicit := producer(t, r.client, ProducerConfig{Linger: -1, Partitioner: ExplicitPartition()})
+	send := func(p *Producer, key string, partition int32) error {
+		_, err := p.SendSync(within(t, patience), &Record{Topic: "t", Key: []byte(key), Partition: partition})
+		return err
+	}
+	for i := range 20 {
+		if err := errors.Join(send(p, strconv.Itoa(i), 0), send(explicit, "", int32(i%4))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	del := kmsg.NewPtrDeleteTopicsRequest()
+	name := kmsg.NewDeleteTopicsRequestTopic()
+	name.Topic = kmsg.StringPtr("t")
+	del.Topics, del.TopicNames, del.TimeoutMillis = append(del.Topics, name), []string{"t"}, 30_000
+	if code := r.ask(del).(*kmsg.DeleteTopicsResponse).Topics[0].ErrorCode; code != 0 {
+		t.Fatalf("deleted: %d", code)
+	}
+	r.topic("t", 1)
+	for _, p := range []*Producer{p, explicit} {
+		for p.mu.topics["t"].table.Load().view.Count != 1 {
+			if _, err := r.client.refresh(r.ctx); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for i := range 20 {
+		if err := send(p, strconv.Itoa(i), 0); err != nil {
+			t.Fatalf("key %d: %v", i, err)
+		}
+	}
+	if err := errors.Join(send(p, "", 0), send(explicit, "", 0)); err != nil {
+		t.Error(err)
+	}
+	if err := send(explicit, "", 2); err == nil || !strings.Contains(err.Error(), "chose partition 2 of t, which has 1") {
+		t.Error(err)
+	}
+}

@@ -21,12 +21,14 @@ type topicParts struct {
 	unknown     atomic.Bool // the cluster said that it does not exist (any more)
 	table       atomic.Pointer[partTable]
 	mu          sync.Mutex // held while the table is replaced
+	id          [16]byte   // guarded by mu; zero: not known
 }
 
-// partTable is the partitions of a topic. It does not change.
+// partTable is the partitions of a topic. It does not change. A topic that was deleted and made anew may have fewer than before: what was sent to the others waits
+// in their parts until it is too old.
 type partTable struct {
 	parts []*part
-	view  Partitions
+	view  Partitions // of those that there are
 }
 
 // topic is a topic that exists. The first time, it is asked for, within MaxBlock.
@@ -114,7 +116,10 @@ func (p *Producer) update(t *topicParts, info *topicInfo) {
 			table.parts = append(table.parts, newPart(p, t, int32(n)))
 		}
 	}
-	table.view.Count = len(table.parts)
+	if table.view.Count = len(info.partitions); info.id == t.id || info.id == [16]byte{} {
+		table.view.Count = max(table.view.Count, old.view.Count) // the same topic: the broker has not yet heard of all
+	}
+	t.id = info.id
 	for n, part := range table.parts {
 		leader := int32(-1)
 		if n < len(info.partitions) {
