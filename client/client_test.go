@@ -125,6 +125,24 @@ func TestMetadataOfNewTopics(t *testing.T) {
 	})
 }
 
+// A topic of which a broker tells no partitions is one that is not ready: there is nothing to choose from.
+func TestTopicWithoutPartitions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeCluster(t, 1)
+		f.topic("t")
+		c := f.client()
+		p, err := c.NewProducer(ProducerConfig{MaxBlock: time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, key := range [][]byte{nil, []byte("k")} {
+			if err := p.Send(t.Context(), &Record{Topic: "t", Key: key}, nil); Code(err) != protocol.LeaderNotAvailable {
+				t.Error(err)
+			}
+		}
+	})
+}
+
 // A topic that does not exist is believed to after some questions; one that is not ready is waited for, as long as the context allows.
 func TestUnknownTopic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

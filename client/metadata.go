@@ -265,6 +265,10 @@ func newTopicInfo(t *kmsg.MetadataResponseTopic) *topicInfo {
 		return info
 	}
 	n := len(t.Partitions)
+	if n == 0 {
+		info.err = &Error{Code: protocol.LeaderNotAvailable, Where: "topic " + info.name, Message: "no partitions of it are told"}
+		return info
+	}
 	info.partitions = make([]partitionInfo, n)
 	for i := range info.partitions {
 		info.partitions[i] = partitionInfo{leader: -1, epoch: -1}
