@@ -97,6 +97,10 @@ func newRoot() *cobra.Command {
 func usageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if err := check(cmd, args); err != nil {
+			cobras := strings.HasSuffix(err.Error(), "received 0") // others say it better
+			if use := strings.Fields(cmd.Use); cobras && len(use) > 1 {
+				err = fmt.Errorf("%s is missing", strings.TrimSuffix(use[1], "..."))
+			}
 			return usageError{err}
 		}
 		return nil

@@ -73,6 +73,8 @@ func TestExitCodes(t *testing.T) {
 		{"serve --help", 0, ""},
 		{"nonsense", exitUsage, "nonsense"},
 		{"version extra", exitUsage, "extra"},
+		{"version -o xml", exitUsage, "--output"},
+		{"produce", exitUsage, "TOPIC is missing"},
 		{"serve --nonsense", exitUsage, "--nonsense"},
 		{"serve --data-dir=", exitUsage, "--data-dir"},
 		{"config --config=", exitUsage, "--config"},
@@ -101,6 +103,10 @@ func TestExitCodes(t *testing.T) {
 }
 
 func TestVersion(t *testing.T) {
+	var of struct{ Version, Protocol, Go, Platform string }
+	if code, out, _ := leat("version", "-o", "json"); code != 0 || json.Unmarshal([]byte(out), &of) != nil || of.Version == "" || of.Protocol != "4.4" || of.Go == "" || of.Platform == "" {
+		t.Errorf("%d, %s", code, out)
+	}
 	code, out, _ := leat("version")
 	if code != 0 || !regexp.MustCompile(`^leat \S+, Kafka protocol 4\.4, go\S+ \w+/\w+\n$`).MatchString(out) {
 		t.Fatalf("exit %d, %q", code, out)
