@@ -4,8 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"sync"
-	"syscall"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -13,17 +13,11 @@ import (
 
 // poller watches the descriptors of one loop with epoll(7), level-triggered, and runs tasks that other goroutines post.
 //
-// The loop does not block in epoll_wait. The epoll descriptor itself is in the Go runtime's poller: while nothing is ready the goroutine is parked like one that
-// reads from a socket, and the thread does something else. A thread that blocked in a system call would keep its processor (in the sense of GOMAXPROCS) until the
-// runtime's monitor takes it away, and a monitor that has something to take away runs every 20 us.
+// Before it blocks it looks once more, after it has let other goroutines run: what a loop does is often answered by them at once. To have the epoll descriptor watched by
+// the Go runtime's poller, and the goroutine parked, was tried: docs/ARCHITECTURE.md.
 type poller struct {
-	fd     int // the epoll descriptor; file owns it
-	file   *os.File
-	raw    syscall.RawConn
-	look   func(uintptr) bool // asks epoll once; made once, for it would be an allocation each time
+	fd     int // the epoll descriptor
 	events []unix.EpollEvent
-	n      int // events that the last look found
-	err    error
 
 	tasks struct {
 		sync.Mutex
@@ -55,17 +49,7 @@ func newPoller() (*poller, error) {
 		return nil, os.NewSyscallError("epoll_create1", err)
 	}
 	p := &poller{fd: fd, taskFd: -1, events: make([]unix.EpollEvent, pollEventsMin)}
-	p.look = p.lookOnce
-	// Nobody reads from an epoll descriptor; nonblocking is what makes os.NewFile hand it to the runtime's poller.
-	if err := unix.SetNonblock(fd, true); err != nil {
-		unix.Close(fd)
-		return nil, os.NewSyscallError("fcntl", err)
-	}
-	p.file = os.NewFile(uintptr(fd), "epoll")
-	p.raw, err = p.file.SyscallConn()
-	if err == nil {
-		p.taskFd, err = unix.Eventfd(0, unix.EFD_NONBLOCK|unix.EFD_CLOEXEC)
-	}
+	p.taskFd, err = unix.Eventfd(0, unix.EFD_NONBLOCK|unix.EFD_CLOEXEC)
 	if err == nil {
 		err = p.add(p.taskFd, readEvents|unix.EPOLLET)
 	}
@@ -81,7 +65,7 @@ func (p *poller) close() {
 	if p.taskFd >= 0 {
 		unix.Close(p.taskFd)
 	}
-	p.file.Close()
+	unix.Close(p.fd)
 }
 
 func (p *poller) add(fd int, events uint32) error { return p.control(unix.EPOLL_CTL_ADD, fd, events) }
@@ -107,11 +91,12 @@ func (p *poller) post(fn func(any) error, arg any) {
 // reused, earlier in the same batch of events.
 func (p *poller) run(onEvent func(fd int, events uint32)) error {
 	for {
-		if err := p.wait(); err != nil {
+		n, err := p.wait()
+		if err != nil {
 			return err
 		}
 		posted := false
-		for i := range p.n {
+		for i := range n {
 			if ev := &p.events[i]; int(ev.Fd) == p.taskFd {
 				posted = true
 			} else {
@@ -121,8 +106,8 @@ func (p *poller) run(onEvent func(fd int, events uint32)) error {
 		if posted && p.runTasks() {
 			return nil
 		}
-		if p.n == len(p.events) && p.n < pollEventsMax {
-			p.events = make([]unix.EpollEvent, 2*p.n)
+		if n == len(p.events) && n < pollEventsMax {
+			p.events = make([]unix.EpollEvent, 2*n)
 		}
 	}
 }
@@ -143,25 +128,31 @@ func (p *poller) runTasks() (end bool) {
 	return end
 }
 
-// wait parks until at least one descriptor is ready.
-func (p *poller) wait() error {
-	if err := p.raw.Read(p.look); err != nil {
-		return err
+// wait returns how many descriptors are ready, at least one.
+func (p *poller) wait() (n int, err error) {
+	if n, err = p.look(); n > 0 || err != nil {
+		return n, err
 	}
-	return p.err
+	runtime.Gosched()
+	for {
+		n, err = unix.EpollWait(p.fd, p.events, -1)
+		switch {
+		case n > 0:
+			return n, nil
+		case err != nil && err != unix.EINTR:
+			return 0, os.NewSyscallError("epoll_wait", err)
+		}
+	}
 }
 
-func (p *poller) lookOnce(fd uintptr) bool {
-	// Does not block, so the scheduler need not know.
-	n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, fd, uintptr(unsafe.Pointer(&p.events[0])), uintptr(len(p.events)), 0, 0, 0)
-	switch errno {
-	case 0:
-		p.n = int(n)
-		return n > 0
-	case unix.EINTR:
-		p.n = 0
-		return true
+// look does not block, so the scheduler need not know of the system call.
+func (p *poller) look() (int, error) {
+	n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(p.fd), uintptr(unsafe.Pointer(&p.events[0])), uintptr(len(p.events)), 0, 0, 0)
+	if errno != 0 && errno != unix.EINTR {
+		return 0, os.NewSyscallError("epoll_pwait", errno)
 	}
-	p.n, p.err = 0, os.NewSyscallError("epoll_pwait", errno)
-	return true
+	if errno != 0 {
+		return 0, nil
+	}
+	return int(n), nil
 }

@@ -109,7 +109,7 @@ func TestPollerTasksDoNotStarve(t *testing.T) {
 	<-done
 }
 
-// A descriptor that stays ready is an event again (level-triggered), one that was removed is none, and a parked poller wakes for each.
+// A descriptor that stays ready is an event again (level-triggered), one that was removed is none, and a poller that waits wakes for each.
 func TestPollerIsLevelTriggered(t *testing.T) {
 	var pipe [2]int
 	if err := unix.Pipe2(pipe[:], unix.O_NONBLOCK|unix.O_CLOEXEC); err != nil {
@@ -133,7 +133,7 @@ func TestPollerIsLevelTriggered(t *testing.T) {
 		}
 	}
 	onLoop(func() error { return p.add(pipe[0], readEvents) })
-	for range 100 { // each time the poller is parked, or about to be
+	for range 100 { // each time the poller waits, or is about to
 		unix.Write(pipe[1], []byte("x"))
 		<-events
 	}
@@ -159,7 +159,7 @@ func TestPollerFailure(t *testing.T) {
 	}
 	unix.Close(p.taskFd)
 	p.taskFd = -1
-	p.file.Close()
+	unix.Close(p.fd)
 	if err := p.run(func(int, uint32) {}); err == nil {
 		t.Error("no error")
 	}
