@@ -277,11 +277,12 @@ func (op *fetchOp) read(onLoop bool) fetchState {
 			return fetchCold
 		}
 		op.readPart(part, min(int(part.maxBytes), op.maxBytes-total), total == 0)
-		if part.size() > 0 && !(part.data.Checked() && part.data.Cached()) {
-			if onLoop {
-				return fetchCold
-			}
+		switch {
+		case part.size() == 0:
+		case !onLoop:
 			op.fromDisk(part)
+		case !part.data.Checked() || !part.data.Cached():
+			return fetchCold
 		}
 		total += part.size()
 		more = more || op.endsEarly(part)

@@ -2,6 +2,7 @@ package netio
 
 import (
 	"errors"
+	"net/netip"
 	"slices"
 	"sync"
 	"testing"
@@ -162,5 +163,37 @@ func TestPollerFailure(t *testing.T) {
 	unix.Close(p.fd)
 	if err := p.run(func(int, uint32) {}); err == nil {
 		t.Error("no error")
+	}
+}
+
+// A connection that was accepted, but whose loop ended before it got there, is closed like all others.
+func TestConnectionOnItsWayToAnEndedLoop(t *testing.T) {
+	h := newTestHandler(echo)
+	srv, err := Listen(driver{name: "epoll"}.options(Options{Handler: h, Address: "127.0.0.1:0"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := srv.(*epollServer)
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fds[1])
+	if !s.admit(netip.IPv4Unspecified()) {
+		t.Fatal("not admitted")
+	}
+	l := s.loops[len(s.loops)-1]
+	if !l.post(registerTask, newEpollConn(l, fds[0], netip.AddrPortFrom(netip.IPv4Unspecified(), 1))) {
+		t.Fatal("not posted")
+	}
+	s.closeAll()
+	if err := h.waitClosed(t); !errors.Is(err, ErrServerClosed) {
+		t.Errorf("closed with %v", err)
+	}
+	if n, err := unix.Read(fds[1], make([]byte, 1)); n != 0 || err != nil {
+		t.Errorf("its peer reads %d bytes, %v", n, err)
+	}
+	if n := s.connections.Load(); n != 0 {
+		t.Errorf("%d connections are left", n)
 	}
 }

@@ -56,7 +56,7 @@ func (r Resource) error(code int16, message *string) error {
 	return rpc.ErrorOf(code, message, r.String())
 }
 
-// home is who is asked about the resource: only a broker knows its own configuration. "" is any.
+// homeOf is who is asked about the resource, and to change it: only a broker knows its own configuration, and takes no changes of another's. "" is any.
 func (c *Client) homeOf(ctx context.Context, r Resource) (string, error) {
 	if r.kind != kmsg.ConfigResourceTypeBroker || r.name == "" {
 		return "", nil
@@ -152,7 +152,11 @@ func (c *Client) AlterConfigs(ctx context.Context, of Resource, set map[string]s
 		r.Configs = append(r.Configs, v)
 	}
 	req.Resources = append(req.Resources, r)
-	return c.change(ctx, req, func(resp kmsg.Response) error {
+	addr, err := c.homeOf(ctx, of)
+	if err != nil {
+		return err
+	}
+	return c.change(ctx, addr, req, func(resp kmsg.Response) error {
 		for i := range resp.(*kmsg.IncrementalAlterConfigsResponse).Resources {
 			if a := &resp.(*kmsg.IncrementalAlterConfigsResponse).Resources[i]; a.ResourceName == of.name {
 				return of.error(a.ErrorCode, a.ErrorMessage)

@@ -67,15 +67,14 @@ func listOffsets(ps []Partition, timestamp int64) *kmsg.ListOffsetsRequest {
 	req := kmsg.NewPtrListOffsetsRequest()
 	req.ReplicaID = -1
 	req.TimeoutMillis = int32(rpc.DefaultTimeout.Milliseconds())
-	byTopic := map[string][]kmsg.ListOffsetsRequestTopicPartition{}
-	for _, p := range ps {
-		r := kmsg.NewListOffsetsRequestTopicPartition()
-		r.Partition, r.Timestamp, r.MaxNumOffsets = p.Index, timestamp, 1
-		byTopic[p.Topic] = append(byTopic[p.Topic], r)
-	}
-	for name, all := range byTopic {
+	for name, ofTopic := range byTopic(ps) {
 		t := kmsg.NewListOffsetsRequestTopic()
-		t.Topic, t.Partitions = name, all
+		t.Topic = name
+		for _, p := range ofTopic {
+			r := kmsg.NewListOffsetsRequestTopicPartition()
+			r.Partition, r.Timestamp, r.MaxNumOffsets = p.Index, timestamp, 1
+			t.Partitions = append(t.Partitions, r)
+		}
 		req.Topics = append(req.Topics, t)
 	}
 	return req

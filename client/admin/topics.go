@@ -50,7 +50,7 @@ func (c *Client) CreateTopic(ctx context.Context, t NewTopic, validateOnly bool)
 		r.Configs = append(r.Configs, v)
 	}
 	req.Topics = append(req.Topics, r)
-	err = c.change(ctx, req, func(resp kmsg.Response) error {
+	err = c.change(ctx, "", req, func(resp kmsg.Response) error {
 		for i := range resp.(*kmsg.CreateTopicsResponse).Topics {
 			a := &resp.(*kmsg.CreateTopicsResponse).Topics[i]
 			if a.Topic != t.Name {
@@ -74,7 +74,7 @@ func (c *Client) DeleteTopic(ctx context.Context, name string) error {
 	t := kmsg.NewDeleteTopicsRequestTopic()
 	t.Topic = &name
 	req.Topics = append(req.Topics, t)
-	return c.change(ctx, req, func(resp kmsg.Response) error {
+	return c.change(ctx, "", req, func(resp kmsg.Response) error {
 		for i := range resp.(*kmsg.DeleteTopicsResponse).Topics {
 			if a := &resp.(*kmsg.DeleteTopicsResponse).Topics[i]; a.Topic != nil && *a.Topic == name {
 				return topicError(a.ErrorCode, a.ErrorMessage, name)
@@ -91,7 +91,7 @@ func (c *Client) CreatePartitions(ctx context.Context, name string, count int32)
 	t := kmsg.NewCreatePartitionsRequestTopic()
 	t.Topic, t.Count = name, count
 	req.Topics = append(req.Topics, t)
-	return c.change(ctx, req, func(resp kmsg.Response) error {
+	return c.change(ctx, "", req, func(resp kmsg.Response) error {
 		for i := range resp.(*kmsg.CreatePartitionsResponse).Topics {
 			if a := &resp.(*kmsg.CreatePartitionsResponse).Topics[i]; a.Topic == name {
 				return topicError(a.ErrorCode, a.ErrorMessage, name)
@@ -174,12 +174,12 @@ func topicInfo(t *kmsg.MetadataResponseTopic) TopicInfo {
 	return info
 }
 
-// change asks any broker to change something. It is asked again when the broker says that it could not yet, and not when no answer came: nobody knows then
+// change asks a broker to change something; "" is any. It is asked again when the broker says that it could not yet, and not when no answer came: nobody knows then
 // whether it was done.
-func (c *Client) change(ctx context.Context, req kmsg.Request, read func(kmsg.Response) error) error {
+func (c *Client) change(ctx context.Context, addr string, req kmsg.Request, read func(kmsg.Response) error) error {
 	var lost error
 	err := retry(ctx, func() error {
-		resp, err := c.ask(ctx, "", req, -1)
+		resp, err := c.ask(ctx, addr, req, -1)
 		if _, ok := errors.AsType[*rpc.LostError](err); ok {
 			lost = fmt.Errorf("%w; whether %s was done is not known", err, kmsg.NameForKey(req.Key()))
 			return nil

@@ -3,7 +3,9 @@ package admin
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -187,5 +189,69 @@ func TestLostChange(t *testing.T) {
 	err := testClient(t, b.addr()).DeleteTopic(t.Context(), "t")
 	if err == nil || !strings.Contains(err.Error(), "not known") || asked.Load() != 1 {
 		t.Errorf("asked %d times: %v", asked.Load(), err)
+	}
+}
+
+// A broker is asked itself about its configuration, and to change it; what all brokers have in common, any may be asked.
+func TestBrokerConfigsAreAskedOfThatBroker(t *testing.T) {
+	var mu sync.Mutex
+	var asked []string
+	newest := map[int16]int16{3: 13, 32: 4, 44: 1}
+	record := func(who, what, name string) {
+		mu.Lock()
+		defer mu.Unlock()
+		asked = append(asked, who+" "+what+" "+name)
+	}
+	answer := func(who string) func(req kmsg.Request) kmsg.Response {
+		return func(req kmsg.Request) kmsg.Response {
+			switch r := req.(type) {
+			case *kmsg.DescribeConfigsRequest:
+				record(who, "describe", r.Resources[0].ResourceName)
+				resp := kmsg.NewPtrDescribeConfigsResponse()
+				a := kmsg.NewDescribeConfigsResponseResource()
+				a.ResourceType, a.ResourceName = r.Resources[0].ResourceType, r.Resources[0].ResourceName
+				resp.Resources = append(resp.Resources, a)
+				return resp
+			case *kmsg.IncrementalAlterConfigsRequest:
+				record(who, "alter", r.Resources[0].ResourceName)
+				resp := kmsg.NewPtrIncrementalAlterConfigsResponse()
+				a := kmsg.NewIncrementalAlterConfigsResponseResource()
+				a.ResourceType, a.ResourceName = r.Resources[0].ResourceType, r.Resources[0].ResourceName
+				resp.Resources = append(resp.Resources, a)
+				return resp
+			}
+			return nil
+		}
+	}
+	other := newBroker(t, newest, answer("8"))
+	answerHome := answer("7")
+	var home atomic.Pointer[broker]
+	home.Store(newBroker(t, newest, func(req kmsg.Request) kmsg.Response {
+		m, ok := req.(*kmsg.MetadataRequest)
+		if !ok {
+			return answerHome(req)
+		}
+		resp := home.Load().metadata(m)
+		b := kmsg.NewMetadataResponseBroker()
+		b.NodeID, b.Host, b.Port = 8, other.host, other.port
+		resp.Brokers = append(resp.Brokers, b)
+		return resp
+	}))
+	c := testClient(t, home.Load().addr())
+	for _, r := range []Resource{BrokerResource(8), BrokerResource(AllBrokers), GroupResource("g")} {
+		if err := c.AlterConfigs(t.Context(), r, map[string]string{"k": "v"}, nil, false); err != nil {
+			t.Error(err)
+		}
+		if _, err := c.Configs(t.Context(), r); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := c.AlterConfigs(t.Context(), BrokerResource(9), map[string]string{"k": "v"}, nil, false); err == nil {
+		t.Error("a broker that is not there was configured")
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if want := []string{"8 alter 8", "8 describe 8", "7 alter ", "7 describe ", "7 alter g", "7 describe g"}; !slices.Equal(asked, want) {
+		t.Errorf("%q, want %q", asked, want)
 	}
 }
