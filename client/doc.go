@@ -54,6 +54,6 @@
 //
 // # Owners and locks
 //
-// metadata.mu guards what is wanted, conns.mu the table of connections, coordinators.mu the homes of groups; none is held over I/O or another lock. Close ends everything and returns when all
+// metadata.mu guards what is wanted, conns.mu the table of connections, coordinators.mu the homes of groups; none is held over I/O, nor over another lock but that metadata.mu is held over users, for the first question. Close ends everything and returns when all
 // goroutines have ended.
 package client

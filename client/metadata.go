@@ -86,10 +86,7 @@ func (m *metadata) ask() int64 {
 		c.users.Unlock()
 	}
 	m.mu.Unlock()
-	select {
-	case m.kick <- struct{}{}:
-	default:
-	}
+	poke(m.kick)
 	return n
 }
 

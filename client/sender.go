@@ -32,12 +32,7 @@ type sender struct {
 	scratch []byte
 }
 
-func (s *sender) nudge() {
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
-}
+func (s *sender) nudge() { poke(s.wake) }
 
 func (s *sender) add(t *part) {
 	s.mu.Lock()

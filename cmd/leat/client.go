@@ -114,7 +114,7 @@ func (f *clusterFlags) adviseClient(err error) error {
 
 // clientConfig makes a client.Client.
 func (f *clusterFlags) clientConfig() client.Config {
-	return client.Config{BootstrapServers: f.servers, ClientID: "leat", TLS: f.secure, DialTimeout: min(f.timeout, 10*time.Second), RequestTimeout: max(f.timeout, time.Second)}
+	return client.Config{BootstrapServers: f.servers, ClientID: "leat", TLS: f.secure, DialTimeout: max(min(f.timeout, 10*time.Second), time.Millisecond), RequestTimeout: max(f.timeout, time.Second)}
 }
 
 // lookUp asks for topics, so that what is wrong with the cluster's address or a topic's name is said at once.
